@@ -41,7 +41,7 @@ from fastweights import kernels
 from fastweights.cores import CORES, Core, count_parameters
 from fastweights.cores.fast_weight_core import FastWeightCore
 from fastweights.experiments import sequence_preset
-from fastweights.experiments.sequence_presets import SEQUENCE_PRESETS
+from fastweights.experiments.sequences.presets import SEQUENCE_PRESETS
 from fastweights.host import one_line_errors, tune_allocator
 from fastweights.kernels import State
 from fastweights.launch.cli.parser import Parser

@@ -8,7 +8,7 @@ import tyro
 
 from fastweights.cores import core_kind, preset_of_core
 from fastweights.experiments.learning_options import LearningOptions, differing_learning_options
-from fastweights.experiments.sequence_options import PUBLISHED_MAPS
+from fastweights.experiments.sequences.options import PUBLISHED_MAPS
 from fastweights.host import (
     PRECISIONS,
     check_at_least,

@@ -9,7 +9,7 @@ import torch
 from benchmarks.sequences import LEFT_OUT, TorchsOwn, contenders, main, parser, rows
 from fastweights.cores import CORES, build_core
 from fastweights.cores.fast_weight_core import FastWeightCore
-from fastweights.experiments.sequence_presets import SEQUENCE_PRESETS, small
+from fastweights.experiments.sequences.presets import SEQUENCE_PRESETS, small
 from fastweights.tasks.code_execution import CodeExecution
 from fastweights.tasks.sequences import draw_splits
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from forks import ForkedJob
 
-from fastweights.experiments import jobs, t_maze_table, table
+from fastweights.experiments import jobs, table
+from fastweights.experiments.agents import t_maze_table
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from fastweights.cores import CORES
-from fastweights.experiments.language_presets import configuration, paper, small
-from fastweights.experiments.sequence_figures import figures
-from fastweights.experiments.sequence_measures import measure
-from fastweights.experiments.sequence_options import SequenceOptions
-from fastweights.experiments.sequence_presets import sequence_preset
-from fastweights.experiments.sequence_run import trained
+from fastweights.experiments.formal_languages.presets import configuration, paper, small
+from fastweights.experiments.sequences.figures import figures
+from fastweights.experiments.sequences.measures import measure
+from fastweights.experiments.sequences.options import SequenceOptions
+from fastweights.experiments.sequences.presets import sequence_preset
+from fastweights.experiments.sequences.run import trained
 from fastweights.launch import formal_language
 from fastweights.records.checkpoints import load_checkpoint
 from fastweights.records.log_table import read_logs

@@ -13,11 +13,11 @@ import pytest
 
 from fastweights.agents.learner_config import LearnerConfig
 from fastweights.evaluation.published_scores import PublishedScore
-from fastweights.experiments import sequence_presets
-from fastweights.experiments.agent_cells import AgentRun
+from fastweights.experiments.agents.cells import AgentRun
 from fastweights.experiments.grid import Grid, Run, cells
 from fastweights.experiments.rows import Row, rows_of
-from fastweights.experiments.sequence_options import SequenceOptions
+from fastweights.experiments.sequences import presets as sequence_presets
+from fastweights.experiments.sequences.options import SequenceOptions
 from fastweights.experiments.table import Table, each_seed, interval, mean_and_std, other
 from fastweights.host.errors import UserError
 from fastweights.launch import atari, evaluate

@@ -8,20 +8,21 @@ import pytest
 from matplotlib.colors import to_hex
 
 from fastweights.cores import CORES, build_core
-from fastweights.experiments import language_figures, language_search, language_summary
-from fastweights.experiments.language_figures import (
+from fastweights.experiments.formal_languages import figures as lengths
+from fastweights.experiments.formal_languages import search, summary
+from fastweights.experiments.formal_languages.figures import (
     LENGTHS,
     MODELS,
     languages,
     make_language_figure,
 )
-from fastweights.experiments.language_matrix import LOOKS, matrix_figure
-from fastweights.experiments.language_search import space
-from fastweights.experiments.language_theory import VERDICTS, said_of, sources, theory
+from fastweights.experiments.formal_languages.matrix import LOOKS, matrix_figure
+from fastweights.experiments.formal_languages.search import space
+from fastweights.experiments.formal_languages.theory import VERDICTS, said_of, sources, theory
 from fastweights.experiments.rows import Row
-from fastweights.experiments.sequence_figures import figures
-from fastweights.experiments.sequence_options import SequenceOptions
-from fastweights.experiments.sequence_table import SequenceTableOptions, make_sequence_table
+from fastweights.experiments.sequences.figures import figures
+from fastweights.experiments.sequences.options import SequenceOptions
+from fastweights.experiments.sequences.table import SequenceTableOptions, make_sequence_table
 from fastweights.host.errors import UserError
 from fastweights.launch import formal_language
 from fastweights.tasks import LANGUAGES
@@ -53,9 +54,9 @@ def test_the_search_space_is_the_published_one():
 
 
 def test_a_search_writes_each_setting_with_its_seeds(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(language_search, "RATES", (1e-2,))
-    monkeypatch.setattr(language_search, "BATCHES", (16,))
-    monkeypatch.setattr(language_search, "LSTM_WIDTHS", (8, 16))
+    monkeypatch.setattr(search, "RATES", (1e-2,))
+    monkeypatch.setattr(search, "BATCHES", (16,))
+    monkeypatch.setattr(search, "LSTM_WIDTHS", (8, 16))
     monkeypatch.chdir(tmp_path)
     given = ["--task", "aa", "--core", "lstm", "--preset", "small", "--sizes", "2", "8"]
     given += ["--train-size", "32", "--evaluate-every", "1", "--embedding", "4"]
@@ -75,7 +76,7 @@ def test_a_search_writes_each_setting_with_its_seeds(tmp_path, monkeypatch, caps
     )
     assert text.count("of 1 |") == 2
     assert "finished aa-lstm-width8" in capsys.readouterr().out
-    monkeypatch.setattr(language_search, "LSTM_WIDTHS", (8,))
+    monkeypatch.setattr(search, "LSTM_WIDTHS", (8,))
     other = [*asked, "--epochs-at-most", "2", "--legacy-selection"]  # is in nobody's way
     assert formal_language.main([*given, *other]) == 0
     name = "search-aa-lstm-small-legacy-selection-2-epochs"
@@ -84,9 +85,9 @@ def test_a_search_writes_each_setting_with_its_seeds(tmp_path, monkeypatch, caps
 
 def test_figure_8_has_every_length_of_a_run(tmp_path, monkeypatch):
     sizes = {"train_size": 32, "valid_size": 4, "test_size": 4}
-    monkeypatch.setitem(language_figures.SIZES, "small", (1, sizes))
-    monkeypatch.setattr(language_figures, "STRINGS", 60)
-    monkeypatch.setattr(language_figures, "languages", lambda: languages()[:1])
+    monkeypatch.setitem(lengths.SIZES, "small", (1, sizes))
+    monkeypatch.setattr(lengths, "STRINGS", 60)
+    monkeypatch.setattr(lengths, "languages", lambda: languages()[:1])
     asked = ["--figure", "8", "--preset", "small", "--seeds", "1", "--runs", str(tmp_path)]
     assert formal_language.main([*asked, "--kernels", "reference", "--only", "lstm"]) == 0
     out = tmp_path / "figure8-small"
@@ -124,7 +125,7 @@ def test_attention_alone_reaches_over_the_longest_string():
 
 def test_the_figures_models_are_the_papers():
     for language in languages():
-        options = language_figures.options(language, "LSTM", "paper")
+        options = lengths.options(language, "LSTM", "paper")
         options.check()
         assert (options.train_size, options.trainer.batch_size, options.embedding) == (
             100_000,
@@ -154,7 +155,7 @@ def test_a_summary_has_a_line_a_memory_and_a_column_a_language(tmp_path, capsys)
     asked = SequenceTableOptions(
         seeds=(1,), only=("lstm",), settings=("aa",), epochs_at_most=1, runs=tmp_path
     )
-    assert language_summary.summarise_languages("small", asked, {"kernels": "reference"}) == 0
+    assert summary.summarise_languages("small", asked, {"kernels": "reference"}) == 0
     out = tmp_path / "summary-small-1-epochs"
     lines = [line for line in (out / "summary.md").read_text().splitlines()[2:] if line]
     head, _, kinds, line, baseline, says, theory, source = lines
@@ -164,7 +165,7 @@ def test_a_summary_has_a_line_a_memory_and_a_column_a_language(tmp_path, capsys)
     assert source.startswith("[1] Merrill 2019")
     (result,) = json.loads((out / "results.json").read_text())
     assert result["options"]["kernels"] == "reference"
-    outcome, share = language_summary.state(result), 100 * result["bin1"]["sequence_accuracy"]
+    outcome, share = summary.state(result), 100 * result["bin1"]["sequence_accuracy"]
     is_solved = outcome in ("solved", "generalises")
     assert line == f"| `lstm` | {outcome}{'' if is_solved else f' ({share:.1f})'} |"
     assert (out / "summary.png").read_bytes().startswith(b"\x89PNG")
@@ -174,7 +175,7 @@ def test_a_summary_has_a_line_a_memory_and_a_column_a_language(tmp_path, capsys)
         (replace(asked, settings=("a",)), "--settings"),
     ):
         with pytest.raises(UserError, match=f"unknown {said}"):
-            language_summary.summarise_languages("small", flag)
+            summary.summarise_languages("small", flag)
 
 
 def test_the_matrix_shows_outcomes_shares_and_theory():
@@ -185,7 +186,7 @@ def test_the_matrix_shows_outcomes_shares_and_theory():
     rows += [row("reverse_string", "lstm", {1: 41.5}), row("reverse_string", "lt", {})]
     states = {("parity", "lstm"): "solved", ("parity", "lt"): "fails"}
     states["reverse_string", "lstm"] = "fits"
-    figure = matrix_figure(rows, states, language_summary.MEANINGS)
+    figure = matrix_figure(rows, states, summary.MEANINGS)
     (axes,) = figure.axes
     texts = {(t.get_position(), t.get_text()) for t in axes.texts}
     assert texts == {
@@ -199,14 +200,14 @@ def test_the_matrix_shows_outcomes_shares_and_theory():
     assert list(classes.get_xticks()) == [0.5, 1.5]
     assert [t.get_text() for t in axes.get_yticklabels()] == ["lstm", "lt"]
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert legend == list(language_summary.MEANINGS.values())
+    assert legend == list(summary.MEANINGS.values())
     colours = [to_hex(patch.get_facecolor()) for patch in axes.patches]
     assert colours == [LOOKS[state][0].lower() for state in ("solved", "fails", "fits")]
 
 
 def test_theory_is_about_languages_and_memories_that_there_are():
     assert {language for language, _ in theory()} <= set(LANGUAGES)
-    assert {memory for _, memory in theory()} <= set(language_summary.memories())
+    assert {memory for _, memory in theory()} <= set(summary.memories())
     assert {statement.verdict for statement in theory().values()} == set(VERDICTS)
     asked = ["lt", "lstm", "delta_net_2"]
     numbers = {source: place for place, source in enumerate(sources(["parity"], asked), 1)}
@@ -231,25 +232,25 @@ def test_a_pair_has_the_outcome_of_each_seed_and_the_colour_of_the_worst():
 
     def row(*results, failed=()):
         by_seed = {seed: Finished(result) for seed, result in enumerate(results, 1)}
-        values = {seed: language_summary.longer(run.measured) for seed, run in by_seed.items()}
+        values = {seed: summary.longer(run.measured) for seed, run in by_seed.items()}
         return Row(labels={}, seeds=range(1, 5), values=values, runs=by_seed, failed=failed)
 
     every = row(fits, solves, fails, failed=[4])
-    assert language_summary.outcome(every) == "solved 1, fits 1, fails 1, failed 1"
-    assert language_summary.worst(every) == "fails"
-    assert language_summary.worst(row(fits, solves)) == "fits"
-    assert language_summary.outcome(row(solves, solves)) == "solved"
-    assert language_summary.outcome(row(solves, failed=[2])) == "solved 1, failed 1"
+    assert summary.outcome(every) == "solved 1, fits 1, fails 1, failed 1"
+    assert summary.worst(every) == "fails"
+    assert summary.worst(row(fits, solves)) == "fits"
+    assert summary.outcome(row(solves, solves)) == "solved"
+    assert summary.outcome(row(solves, failed=[2])) == "solved 1, failed 1"
 
 
 def test_outcomes_are_counted_over_seeds():
     shares = (1, 1), (1, 1, 1), (1, 1, 1, 0.95), (1, 1, 1, 1), (0.99, 1, 1, 1), (0.98, 1)
-    outcomes = [language_summary.state(measured(*one)) for one in shares]
+    outcomes = [summary.state(measured(*one)) for one in shares]
     assert outcomes == ["solved", "solved", "solved", "generalises", "fits", "fails"]
-    assert {core for core, _ in language_summary.memories().values()} <= set(CORES)
-    assert "rdn_large" not in language_summary.memories()
+    assert {core for core, _ in summary.memories().values()} <= set(CORES)
+    assert "rdn_large" not in summary.memories()
     for name in ("delta_net_2", "gated_delta_net_2"):
-        core, options = language_summary.memories()[name]
+        core, options = summary.memories()[name]
         assert core == name.removesuffix("_2") and options["core_max_write_strength"] == 2
-    core, options = language_summary.memories()["delta_net_2"]
+    core, options = summary.memories()["delta_net_2"]
     build_core(core, 8, **{name.removeprefix("core_"): value for name, value in options.items()})

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from fastweights.experiments.formal_languages.pictures import trace_figure
+from fastweights.experiments.formal_languages.trace import STATES, Trace
 from fastweights.experiments.language_model.pictures import position_figure
-from fastweights.experiments.language_pictures import trace_figure
-from fastweights.experiments.language_trace import STATES, Trace
 from fastweights.experiments.pictures import lengths_figure
 from fastweights.tasks import LANGUAGES
 from tests.evaluation.drawings import words_in

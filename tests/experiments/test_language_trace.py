@@ -8,9 +8,9 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from fastweights.experiments.language_pictures import trace_figure
-from fastweights.experiments.language_trace import ANSWERS, STATES, trace, write_csv
-from fastweights.experiments.sequence_options import SequenceOptions
+from fastweights.experiments.formal_languages.pictures import trace_figure
+from fastweights.experiments.formal_languages.trace import ANSWERS, STATES, trace, write_csv
+from fastweights.experiments.sequences.options import SequenceOptions
 from fastweights.launch import formal_language
 from fastweights.tasks import LANGUAGES, Language
 from tests.evaluation.drawings import words_in

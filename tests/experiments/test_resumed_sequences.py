@@ -8,11 +8,11 @@ from small_runs import StoppingDisplay
 from test_sequence_run import error_of, train
 from test_sequence_table import tiny
 
-from fastweights.experiments.sequence_data import FILE, digest_of
-from fastweights.experiments.sequence_figures import figures
-from fastweights.experiments.sequence_presets import SEQUENCE_PRESETS
-from fastweights.experiments.sequence_run import run_sequence_task
-from fastweights.experiments.sequence_table import SequenceTableOptions, make_sequence_table
+from fastweights.experiments.sequences.data import FILE, digest_of
+from fastweights.experiments.sequences.figures import figures
+from fastweights.experiments.sequences.presets import SEQUENCE_PRESETS
+from fastweights.experiments.sequences.run import run_sequence_task
+from fastweights.experiments.sequences.table import SequenceTableOptions, make_sequence_table
 from fastweights.experiments.token_files import read_splits, write_splits
 from fastweights.launch import list_ops
 from fastweights.records.checkpoints import load_checkpoint, save_checkpoint

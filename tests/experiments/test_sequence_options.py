@@ -8,9 +8,9 @@ import tyro
 from fastweights.cores import CORES
 from fastweights.experiments.learning_cells import flags
 from fastweights.experiments.learning_options import differing_learning_options
-from fastweights.experiments.sequence_options import SequenceOptions
-from fastweights.experiments.sequence_presets import paper, presets_of, sequence_preset, small
-from fastweights.experiments.sequence_table import setting_label
+from fastweights.experiments.sequences.options import SequenceOptions
+from fastweights.experiments.sequences.presets import paper, presets_of, sequence_preset, small
+from fastweights.experiments.sequences.table import setting_label
 from fastweights.tasks import TASKS, CodeExecution, ListOps
 
 OF_EACH_COMMAND = [TASKS[name] for name in ("code_execution", "list_ops", "parity", "s3")]

@@ -12,9 +12,9 @@ import torch
 from small_runs import StoppingDisplay
 
 from fastweights.experiments.learning import RESULT_FILE
-from fastweights.experiments.sequence_data import FILE, sequences_of
-from fastweights.experiments.sequence_options import SequenceOptions
-from fastweights.experiments.sequence_presets import small
+from fastweights.experiments.sequences.data import FILE, sequences_of
+from fastweights.experiments.sequences.options import SequenceOptions
+from fastweights.experiments.sequences.presets import small
 from fastweights.host.profiling import TRACED, WARM_UP
 from fastweights.launch import code_execution, list_ops
 from fastweights.records.checkpoint_folder import CheckpointFolder

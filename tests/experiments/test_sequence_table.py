@@ -15,11 +15,11 @@ import pytest
 from fastweights.evaluation.published_scores import PublishedScore
 from fastweights.experiments.published import algorithmic
 from fastweights.experiments.rows import Row
-from fastweights.experiments.sequence_cells import SequenceRun
-from fastweights.experiments.sequence_figures import figures
-from fastweights.experiments.sequence_options import SequenceOptions
-from fastweights.experiments.sequence_presets import SEQUENCE_PRESETS, small
-from fastweights.experiments.sequence_table import (
+from fastweights.experiments.sequences.cells import SequenceRun
+from fastweights.experiments.sequences.figures import figures
+from fastweights.experiments.sequences.options import SequenceOptions
+from fastweights.experiments.sequences.presets import SEQUENCE_PRESETS, small
+from fastweights.experiments.sequences.table import (
     SequenceTableOptions,
     make_sequence_table,
     paper_table,

@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 
 from fastweights.cores import CORES
-from fastweights.experiments.ablation import ARMS
-from fastweights.experiments.suites import SUITES, Axis, Start, Suite
+from fastweights.experiments.agents.ablation import ARMS
+from fastweights.experiments.agents.suites import SUITES, Axis, Start, Suite
 from fastweights.launch import suite as command
 from fastweights.launch.cli.atari_options import parse
 from fastweights.records.log_table import read_logs

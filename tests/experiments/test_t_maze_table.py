@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fastweights.experiments import t_maze_table
+from fastweights.experiments.agents import t_maze_table
 from fastweights.experiments.pictures import NOTHING
 from fastweights.experiments.rows import Row
 from fastweights.host.commands import command_argv

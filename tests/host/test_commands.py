@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fastweights import launch
-from fastweights.experiments.sequence_cells import SequenceRun
-from fastweights.experiments.sequence_presets import sequence_preset
+from fastweights.experiments.sequences.cells import SequenceRun
+from fastweights.experiments.sequences.presets import sequence_preset
 from fastweights.host.commands import command_argv, run_command, typed_command
 from fastweights.launch import (
     atari,

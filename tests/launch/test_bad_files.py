@@ -19,7 +19,7 @@ import torch
 from small_runs import StoppingDisplay, train
 
 from fastweights.evaluation.reports.runs import open_run
-from fastweights.experiments.sequence_run import saved_sequence_options
+from fastweights.experiments.sequences.run import saved_sequence_options
 from fastweights.host.errors import UserError
 from fastweights.host.folder_lock import FolderLock
 from fastweights.launch import atari, evaluate, list_ops, replay, report, watch
@@ -39,7 +39,7 @@ GAME = f"{MODULE}:Game-v0"
 def half_trained(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fastweights.experiments.agent_run.ProgressDisplay", StoppingDisplay)
+        patch.setattr("fastweights.experiments.agents.run.ProgressDisplay", StoppingDisplay)
         assert train(folder, "half", "--total-steps", 400) == 130
     return folder / "half"
 

@@ -36,7 +36,7 @@ def trained(tmp_path_factory):
 def half_trained(tmp_path, monkeypatch):
     """Return a run that stopped at its first checkpoint."""
     arguments = [*CATCH, "--total-steps", "640", "--savedir", str(tmp_path), "--xpid", "half"]
-    monkeypatch.setattr("fastweights.experiments.agent_run.ProgressDisplay", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.agents.run.ProgressDisplay", StoppingDisplay)
     assert atari.main(arguments) == 130
     monkeypatch.undo()
     return tmp_path / "half"
@@ -224,7 +224,7 @@ def test_a_folder_of_runs_is_no_run(trained, capsys):
 
 
 def test_training_refuses_to_overwrite_a_run_before_it_makes_a_game(trained, monkeypatch, capsys):
-    monkeypatch.setattr("fastweights.experiments.agent_run.assemble", None)  # not called
+    monkeypatch.setattr("fastweights.experiments.agents.run.assemble", None)  # not called
     again = [*CATCH, "--savedir", trained.parent, "--xpid", trained.name]
     assert "--resume" in error_of(atari.main, again, capsys)
 

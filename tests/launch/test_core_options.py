@@ -9,7 +9,7 @@ from fastweights.experiments.learning import RESULT_FILE
 from fastweights.experiments.learning_options import (
     differing_learning_options as sequence_differences,
 )
-from fastweights.experiments.sequence_options import SequenceOptions
+from fastweights.experiments.sequences.options import SequenceOptions
 from fastweights.launch import atari, code_execution
 from fastweights.tasks import ListOps
 from fastweights.training.options import RunOptions, changed_flags
@@ -52,7 +52,7 @@ def test_a_normalised_memory_acts_while_it_learns(tmp_path):
 
 
 def test_a_normalised_run_goes_on_normalised(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("fastweights.experiments.agent_run.ProgressDisplay", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.agents.run.ProgressDisplay", StoppingDisplay)
     assert train(tmp_path, "cut", *NORMALISED, *TINY, *SHORT) == 130
     monkeypatch.undo()
     cut = tmp_path / "cut"

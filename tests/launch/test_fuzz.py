@@ -26,8 +26,8 @@ from hypothesis import strategies as st
 
 from fastweights.agents.learner_config import LearnerConfig
 from fastweights.agents.network import Network
-from fastweights.experiments.sequence_options import SequenceOptions
-from fastweights.experiments.sequence_presets import sequence_preset
+from fastweights.experiments.sequences.options import SequenceOptions
+from fastweights.experiments.sequences.presets import sequence_preset
 from fastweights.host.errors import user_input
 from fastweights.launch import evaluate, replay, report, watch
 from fastweights.launch.cli.atari_options import parse, peek

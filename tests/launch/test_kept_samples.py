@@ -21,7 +21,7 @@ def kept(tmp_path) -> Path:
 def test_a_run_goes_on(kept, monkeypatch):
     run = kept / "agent"
     last = read_logs(run / "logs.csv")["step"][-1]
-    monkeypatch.setattr("fastweights.experiments.agent_run.ProgressDisplay", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.agents.run.ProgressDisplay", StoppingDisplay)
     assert atari.main(["--resume", str(run)]) == 130
     steps = read_logs(run / "logs.csv")["step"]
     assert steps[-1] == last + 8  # one update of 2 x 4 agent steps

@@ -102,7 +102,7 @@ def test_a_run_is_cut_resumed_and_used_with_the_module_named_again(
 ):
     runs = Path("runs")
     with monkeypatch.context() as patch:
-        patch.setattr("fastweights.experiments.agent_run.ProgressDisplay", StoppingDisplay)
+        patch.setattr("fastweights.experiments.agents.run.ProgressDisplay", StoppingDisplay)
         assert train(runs, "cut", *NAMED, *SHORT) == 130
     assert f"--resume runs/cut --core {CORE}" in capsys.readouterr().out
     meta = json.loads((runs / "cut" / "meta.json").read_text())

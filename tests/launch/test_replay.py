@@ -117,7 +117,7 @@ def test_known_reasons_are_named(copy, capsys):
 
 
 def test_a_resumed_run_keeps_the_hashes_of_its_beginning(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("fastweights.experiments.agent_run.ProgressDisplay", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.agents.run.ProgressDisplay", StoppingDisplay)
     assert train(tmp_path, "half", "--total-steps", 400) == 130
     monkeypatch.undo()
     before = (tmp_path / "half" / "hashes.csv").read_bytes()

@@ -32,7 +32,7 @@ ON_PICTURES = [
 @pytest.mark.parametrize(("device", "schedule", "core"), ON_PICTURES)
 def test_a_run_on_pictures_is_stopped_and_goes_on(device, schedule, core, tmp_path, monkeypatch):
     options = (*PONG, "--core", core, "--device", device, *SCHEDULES[schedule], *TINY[:2])
-    monkeypatch.setattr("fastweights.experiments.agent_run.ProgressDisplay", StoppingDisplay)
+    monkeypatch.setattr("fastweights.experiments.agents.run.ProgressDisplay", StoppingDisplay)
     assert train(tmp_path, "run", *options, "--total-steps", 80) == 130
     monkeypatch.undo()
     assert atari.main(["--resume", str(tmp_path / "run")]) == 0

@@ -16,7 +16,7 @@ import tensorboard.summary.writer.record_writer  # noqa: F401
 import torch._dynamo  # noqa: F401
 
 from fastweights.agents.learner import Learner
-from fastweights.experiments import agent_run
+from fastweights.experiments.agents import run
 from fastweights.host.progress import ProgressDisplay
 from fastweights.launch import atari
 
@@ -61,7 +61,7 @@ def leak() -> None:
 
 def main() -> None:
     gc.freeze()
-    agent_run.ProgressDisplay = Watching
+    run.ProgressDisplay = Watching
     for case, schedule in CASES.items():
         if os.fork() == 0:
             sys.argv.append(case)

@@ -48,7 +48,7 @@ def test_with_a_lead_it_is_another_run(tmp_path):
 
 def test_a_resumed_run_goes_on_in_either_schedule(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "fastweights.experiments.agent_run.ProgressDisplay", small_runs.StoppingDisplay
+        "fastweights.experiments.agents.run.ProgressDisplay", small_runs.StoppingDisplay
     )
     for xpid in ("lockstep", "asynchronous"):
         assert train(tmp_path, xpid, "--total-steps", 200, "--env", "CartPole-v1") == 130

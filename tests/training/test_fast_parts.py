@@ -61,7 +61,8 @@ def test_no_64_bit_indices_are_made_in_pooling(tmp_path, monkeypatch):
 @pytest.mark.parametrize("tuned", [True, False])
 def test_the_allocator_is_tuned_unless_it_is_not_wanted(tuned, tmp_path, monkeypatch):
     calls = []
-    monkeypatch.setattr("fastweights.experiments.agent_run.tune_allocator", lambda: calls.append(1))
+    used = "fastweights.experiments.agents.run.tune_allocator"
+    monkeypatch.setattr(used, lambda: calls.append(1))
     flag = "--tune-memory" if tuned else "--no-tune-memory"
     assert train(tmp_path, "run", flag, "--total-steps", 20) == 0
     assert len(calls) == tuned

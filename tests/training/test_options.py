@@ -10,7 +10,7 @@ import torch
 from fastweights.agents.learner_config import LearnerConfig
 from fastweights.cores import CORES
 from fastweights.cores.options import is_named_by_size
-from fastweights.experiments import sequence_presets
+from fastweights.experiments.sequences import presets as sequence_presets
 from fastweights.host.errors import UserError
 from fastweights.launch.cli.atari_options import parse, peek
 from fastweights.launch.cli.torchbeast_flags import translate

@@ -43,7 +43,7 @@ def cut(folder, xpid, monkeypatch, after: int, *options) -> None:
                 signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr("fastweights.experiments.agent_run.ProgressDisplay", Stopping)
+        patch.setattr("fastweights.experiments.agents.run.ProgressDisplay", Stopping)
         assert train(folder, xpid, *FIVE_UPDATES, *options) == 130
 
 

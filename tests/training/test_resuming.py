@@ -26,7 +26,7 @@ AGAIN = ("--auto-resume", "--total-steps", 200)
 def interrupted(folder, xpid, monkeypatch, *options) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(
-            "fastweights.experiments.agent_run.ProgressDisplay", small_runs.StoppingDisplay
+            "fastweights.experiments.agents.run.ProgressDisplay", small_runs.StoppingDisplay
         )
         assert train(folder, xpid, *options) == 130
 
@@ -115,7 +115,7 @@ def test_a_run_that_was_stopped_before_its_first_update_goes_on(again, tmp_path,
         raise Interrupted(signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr("fastweights.experiments.agent_run.train", stop)
+        patch.setattr("fastweights.experiments.agents.run.train", stop)
         assert train(tmp_path, "job", "--total-steps", 200) == 130
     assert load_checkpoint(tmp_path / "job" / "model.tar")["step"] == 0
     assert not (tmp_path / "job" / "checkpoints" / "best.pt").exists()
@@ -133,7 +133,7 @@ def test_a_signal_before_the_first_checkpoint_waits_for_it(number, tmp_path, mon
         return Metrics(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr("fastweights.experiments.agent_run.Metrics", signalled)
+        patch.setattr("fastweights.experiments.agents.run.Metrics", signalled)
         assert train(tmp_path, "my job", "--total-steps", 200) == 128 + number
     said = capsys.readouterr().out
     assert "saved at 0 agent steps; to go on:\n  python" in said

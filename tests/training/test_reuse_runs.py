@@ -3,7 +3,7 @@
 import pytest
 from small_runs import GROUPS, StoppingDisplay, logged, train, weights
 
-from fastweights.experiments import agent_run
+from fastweights.experiments.agents import run
 from fastweights.launch import atari, replay
 from fastweights.records.checkpoints import load_checkpoint
 from fastweights.records.log_table import read_logs
@@ -42,7 +42,7 @@ def test_asynchronous_runs_reuse_batches_too(objective, tmp_path):
 
 def test_a_resumed_run_keeps_adams_state_and_the_schedule(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(agent_run, "ProgressDisplay", StoppingDisplay)
+        patched.setattr(run, "ProgressDisplay", StoppingDisplay)
         assert train(tmp_path, "reuse", *REUSE) == 130
     before = weights(tmp_path / "reuse")
     assert atari.main(["--resume", str(tmp_path / "reuse")]) == 0
@@ -58,7 +58,7 @@ def test_a_resumed_run_keeps_adams_state_and_the_schedule(tmp_path, monkeypatch)
 
 def test_another_objective_is_refused_on_resuming(tmp_path, monkeypatch, capsys):
     with monkeypatch.context() as patched:
-        patched.setattr(agent_run, "ProgressDisplay", StoppingDisplay)
+        patched.setattr(run, "ProgressDisplay", StoppingDisplay)
         assert train(tmp_path, "reuse", *REUSE) == 130
     with pytest.raises(SystemExit, match="2"):
         atari.main(["--resume", str(tmp_path / "reuse"), "--objective", "appo"])

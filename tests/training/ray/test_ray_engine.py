@@ -282,7 +282,7 @@ def test_it_learns_and_loses_nothing_but_what_a_killed_actor_held(address, tmp_p
 
     monkeypatch.setattr(RolloutQueue, "put", noted)
     monkeypatch.setattr(Learner, "update", slow_twice)
-    monkeypatch.setattr("fastweights.experiments.agent_run.ProgressDisplay", KillingDisplay)
+    monkeypatch.setattr("fastweights.experiments.agents.run.ProgressDisplay", KillingDisplay)
     steps = 140 * 24 * 22
     options = (*STAMPED, "--ray-address", address, "--total-steps", steps, "--seed", 5)
     assert train(tmp_path, "run", *options) == 0
@@ -342,7 +342,7 @@ class StoppingActors(ProgressDisplay):
 
 @pytest.mark.faults
 def test_an_actor_stopped_for_a_minute_delays_no_other(address, tmp_path, monkeypatch):
-    monkeypatch.setattr("fastweights.experiments.agent_run.ProgressDisplay", StoppingActors)
+    monkeypatch.setattr("fastweights.experiments.agents.run.ProgressDisplay", StoppingActors)
     StoppingActors.file = tmp_path / "stopped"
     amid_its_tenth_rollout = f"stops_at={10 * 22 - 11}"
     games = ("--env-options", amid_its_tenth_rollout, f"stops_as={StoppingActors.file}")
@@ -375,7 +375,7 @@ class GrowingCluster(ProgressDisplay):
 
 @pytest.mark.faults
 def test_a_node_joins_and_leaves(tmp_path, monkeypatch):
-    monkeypatch.setattr("fastweights.experiments.agent_run.ProgressDisplay", GrowingCluster)
+    monkeypatch.setattr("fastweights.experiments.agents.run.ProgressDisplay", GrowingCluster)
     update = Learner.update
     monkeypatch.setattr(Learner, "update", lambda s, r: time.sleep(0.1) or update(s, r))
     with TestCluster(num_cpus=2, others=True) as made:

@@ -14,10 +14,10 @@ from fastweights.experiments.grid import Cell, Grid, rebuild
 from fastweights.experiments.learning_cells import without_folders
 from fastweights.experiments.learning_options import check_seeds
 from fastweights.experiments.rows import Row, rows_of
-from fastweights.experiments.sequence_cells import SequenceRun
-from fastweights.experiments.sequence_data import default_folder
-from fastweights.experiments.sequence_figures import Figure, figures, labelled
-from fastweights.experiments.sequence_outcomes import best_baseline, is_solved
+from fastweights.experiments.sequences.cells import SequenceRun
+from fastweights.experiments.sequences.data import default_folder
+from fastweights.experiments.sequences.figures import Figure, figures, labelled
+from fastweights.experiments.sequences.outcomes import best_baseline, is_solved
 from fastweights.experiments.table import Table, check_only, each_seed, label, mean_and_std
 from fastweights.host import UserError, choose_device, did_you_mean, expanded, user_input
 from fastweights.tasks import Task

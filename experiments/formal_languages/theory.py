@@ -5,12 +5,12 @@ Sources: `experiments/scores/languages_theory.csv` names one for each statement.
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from fastweights.evaluation import read_rows
+from fastweights.experiments.published import SCORES
 
-_TABLE = Path(__file__).parent / "scores" / "languages_theory.csv"
+_TABLE = SCORES / "languages_theory.csv"
 VERDICTS = ("can", "cannot")
 
 

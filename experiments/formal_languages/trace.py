@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastweights.experiments.sequence_options import SequenceOptions
+from fastweights.experiments.sequences.options import SequenceOptions
 from fastweights.host import write_bytes
 from fastweights.tasks import Language, Sample, SequenceModel, Sequences
 

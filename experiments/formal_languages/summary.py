@@ -14,15 +14,15 @@ from typing import Any
 
 from fastweights.cores import CORES, is_named_by_size
 from fastweights.evaluation import markdown_table, save_figure
+from fastweights.experiments.formal_languages.matrix import matrix_figure
+from fastweights.experiments.formal_languages.theory import said_of, sources
 from fastweights.experiments.grid import Grid, cells, rebuild
-from fastweights.experiments.language_matrix import matrix_figure
-from fastweights.experiments.language_theory import said_of, sources
 from fastweights.experiments.rows import Row, rows_of
-from fastweights.experiments.sequence_cells import SequenceRun
-from fastweights.experiments.sequence_options import with_epochs_at_most
-from fastweights.experiments.sequence_outcomes import best_baseline, is_solved
-from fastweights.experiments.sequence_presets import sequence_preset
-from fastweights.experiments.sequence_table import SequenceTableOptions, check_table
+from fastweights.experiments.sequences.cells import SequenceRun
+from fastweights.experiments.sequences.options import with_epochs_at_most
+from fastweights.experiments.sequences.outcomes import best_baseline, is_solved
+from fastweights.experiments.sequences.presets import sequence_preset
+from fastweights.experiments.sequences.table import SequenceTableOptions, check_table
 from fastweights.experiments.table import (
     Table,
     each_seed,

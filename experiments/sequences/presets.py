@@ -6,8 +6,8 @@ Presets are functions from a core and a task to the options of its training.
 from collections.abc import Callable
 
 from fastweights.cores import preset_of_core
-from fastweights.experiments import language_presets
-from fastweights.experiments.sequence_options import PUBLISHED_MAPS, Question, SequenceOptions
+from fastweights.experiments.formal_languages import presets as formal_languages
+from fastweights.experiments.sequences.options import PUBLISHED_MAPS, Question, SequenceOptions
 from fastweights.host import one_of
 from fastweights.tasks import Task, TrainerConfig
 
@@ -38,7 +38,7 @@ def small(core: str, task: Question) -> SequenceOptions[Question]:
 
 
 SEQUENCE_PRESETS = {"paper": paper, "small": small}
-OF_COMMANDS = {"formal_language": language_presets.PRESETS}  # commands with separate presets
+OF_COMMANDS = {"formal_language": formal_languages.PRESETS}  # commands with separate presets
 
 
 def presets_of(task: Task | type[Task]) -> dict[str, Callable[[str, Task], SequenceOptions]]:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from fastweights.cores import CORES
 from fastweights.envs import resolve
-from fastweights.experiments.ablation import ARMS
-from fastweights.experiments.agent_cells import AgentRun
+from fastweights.experiments.agents.ablation import ARMS
+from fastweights.experiments.agents.cells import AgentRun
 from fastweights.host import unknown_name
 from fastweights.training import RunOptions, preset
 

@@ -15,9 +15,13 @@ from fastweights.evaluation import (
     save_figure,
     with_legend,
 )
-from fastweights.experiments.language_states import LONGEST_WRITTEN, draw_states, panel_height
-from fastweights.experiments.language_trace import Trace, trace, write_csv
-from fastweights.experiments.sequence_run import trained
+from fastweights.experiments.formal_languages.states import (
+    LONGEST_WRITTEN,
+    draw_states,
+    panel_height,
+)
+from fastweights.experiments.formal_languages.trace import Trace, trace, write_csv
+from fastweights.experiments.sequences.run import trained
 from fastweights.host import user_input
 
 _MOST_LINES = 7  # strengths and gates; more are rows of a heat map

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from fastweights.evaluation import BLUE, COLOURS, new_figure
-from fastweights.experiments.language_theory import theory
+from fastweights.experiments.formal_languages.theory import theory
 from fastweights.experiments.rows import Row
 from fastweights.tasks import LANGUAGES
 

@@ -7,8 +7,8 @@ from typing import Any
 from fastweights.cores import core_kind
 from fastweights.experiments.learning_cells import LearningRun
 from fastweights.experiments.learning_options import differing_learning_options
-from fastweights.experiments.sequence_data import sequences_of
-from fastweights.experiments.sequence_options import SequenceOptions
+from fastweights.experiments.sequences.data import sequences_of
+from fastweights.experiments.sequences.options import SequenceOptions
 from fastweights.tasks import Result
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from fastweights.cores import core_kind
 from fastweights.evaluation import save_figure
 from fastweights.experiments.pictures import lengths_figure
-from fastweights.experiments.sequence_options import SequenceOptions
+from fastweights.experiments.sequences.options import SequenceOptions
 from fastweights.host import write_bytes
 from fastweights.tasks import (
     JUDGED_AT_ONCE,

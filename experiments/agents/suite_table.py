@@ -5,9 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fastweights.experiments.agent_logs import RETURN, draw_learning, write_logs
+from fastweights.experiments.agents.logs import RETURN, draw_learning, write_logs
+from fastweights.experiments.agents.suites import Suite
 from fastweights.experiments.grid import Grid
-from fastweights.experiments.suites import Suite
 from fastweights.experiments.table import (
     Table,
     each_seed,

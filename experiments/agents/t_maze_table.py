@@ -9,8 +9,8 @@ from typing import Any
 
 from fastweights.evaluation import save_figure
 from fastweights.evaluation.reports import agent_steps
-from fastweights.experiments.agent_cells import AgentRun
-from fastweights.experiments.agent_logs import RETURN, curves_of
+from fastweights.experiments.agents.cells import AgentRun
+from fastweights.experiments.agents.logs import RETURN, curves_of
 from fastweights.experiments.grid import Grid
 from fastweights.experiments.pictures import Panel, curves_figure
 from fastweights.experiments.rows import Row

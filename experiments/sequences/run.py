@@ -18,10 +18,10 @@ from fastweights.experiments.learning import (
     seconds_of,
 )
 from fastweights.experiments.learning_options import differing_learning_options
-from fastweights.experiments.sequence_data import digest_of, sequences_of, sized, source_of
-from fastweights.experiments.sequence_measures import measure, write_lengths
-from fastweights.experiments.sequence_options import SequenceOptions
-from fastweights.experiments.sequence_outcomes import best_baseline
+from fastweights.experiments.sequences.data import digest_of, sequences_of, sized, source_of
+from fastweights.experiments.sequences.measures import measure, write_lengths
+from fastweights.experiments.sequences.options import SequenceOptions
+from fastweights.experiments.sequences.outcomes import best_baseline
 from fastweights.host import (
     ProgressDisplay,
     Stages,

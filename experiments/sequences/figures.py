@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from fastweights.cores import CORES, core_kind
 from fastweights.experiments.published import AlgorithmicScore, algorithmic
-from fastweights.experiments.sequence_cells import SequenceRun
-from fastweights.experiments.sequence_options import SequenceOptions, with_epochs_at_most
-from fastweights.experiments.sequence_presets import sequence_preset
+from fastweights.experiments.sequences.cells import SequenceRun
+from fastweights.experiments.sequences.options import SequenceOptions, with_epochs_at_most
+from fastweights.experiments.sequences.presets import sequence_preset
 from fastweights.host import UserError
 from fastweights.tasks import TASKS, Task
 

@@ -8,15 +8,15 @@ updates, and an end when all is right. The embedding has the model's width; an L
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from fastweights.cores import preset_of_core
 from fastweights.evaluation import read_rows
-from fastweights.experiments.sequence_options import PUBLISHED_MAPS, SequenceOptions
+from fastweights.experiments.published import SCORES
+from fastweights.experiments.sequences.options import PUBLISHED_MAPS, SequenceOptions
 from fastweights.tasks import Language, TrainerConfig
 
-_TABLE = Path(__file__).parent / "scores" / "formal_languages_2023_configurations.csv"
+_TABLE = SCORES / "formal_languages_2023_configurations.csv"
 FURTHER = (500, 2_000, 10_000)  # lengths on which a solution is tested
 # As in the published models: no positions; Transformers with LayerNorm after each branch;
 # self-referential matrices that begin with small queries and weak writes.

@@ -18,11 +18,11 @@ from fastweights.cores import core_kind, of_core
 from fastweights.experiments.grid import Grid, cells, rebuild
 from fastweights.experiments.learning_options import changed_learning_options
 from fastweights.experiments.rows import Row, rows_of
-from fastweights.experiments.sequence_cells import SequenceRun
-from fastweights.experiments.sequence_options import SequenceOptions, with_epochs_at_most
-from fastweights.experiments.sequence_outcomes import best_baseline, is_solved
-from fastweights.experiments.sequence_presets import sequence_preset
-from fastweights.experiments.sequence_table import SequenceTableOptions, check_table
+from fastweights.experiments.sequences.cells import SequenceRun
+from fastweights.experiments.sequences.options import SequenceOptions, with_epochs_at_most
+from fastweights.experiments.sequences.outcomes import best_baseline, is_solved
+from fastweights.experiments.sequences.presets import sequence_preset
+from fastweights.experiments.sequences.table import SequenceTableOptions, check_table
 from fastweights.experiments.table import Table, each_seed, label, mean_and_std
 from fastweights.host import UserError, expanded, flags, unknown_name, write_json
 

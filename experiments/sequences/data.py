@@ -12,7 +12,7 @@ from rich.table import Table
 from torch import Tensor
 
 from fastweights.experiments.learning_options import changed_learning_options
-from fastweights.experiments.sequence_options import SequenceOptions
+from fastweights.experiments.sequences.options import SequenceOptions
 from fastweights.experiments.token_files import read_splits, write_splits
 from fastweights.host import (
     UserError,

@@ -18,10 +18,10 @@ from fastweights.evaluation import Curve, save_figure
 from fastweights.experiments.grid import Cell, Grid, rebuild
 from fastweights.experiments.pictures import Panel, curves_figure
 from fastweights.experiments.rows import Row, rows_of
-from fastweights.experiments.sequence_cells import SequenceRun
-from fastweights.experiments.sequence_figures import labelled
-from fastweights.experiments.sequence_options import SequenceOptions, with_epochs_at_most
-from fastweights.experiments.sequence_table import SequenceTableOptions, check_table
+from fastweights.experiments.sequences.cells import SequenceRun
+from fastweights.experiments.sequences.figures import labelled
+from fastweights.experiments.sequences.options import SequenceOptions, with_epochs_at_most
+from fastweights.experiments.sequences.table import SequenceTableOptions, check_table
 from fastweights.experiments.table import Table, check_only, each_seed, label, mean_and_std
 from fastweights.host import UserError, expanded, unknown_name, write_json
 from fastweights.tasks import LANGUAGES, Language, TrainerConfig
