@@ -19,7 +19,7 @@ from fastweights.agents.learner_config import LearnerConfig
 from fastweights.agents.losses import baseline_loss, entropy_loss, log_probability
 from fastweights.agents.minibatches import deals
 from fastweights.agents.network import Network
-from fastweights.agents.objectives import OBJECTIVES, Judged
+from fastweights.agents.objectives import OBJECTIVES, Estimates
 from fastweights.agents.replicas import Alone, Replicas
 from fastweights.agents.rollout import Rollout, align
 from fastweights.agents.vtrace import Targets
@@ -166,27 +166,27 @@ class Learner:
     def _sums(self, batch: _Batch, scale: float) -> dict[str, Tensor]:
         """Return the reduced losses, and sums from which the logs' other columns are computed."""
         config, objective = self.config, self.objective
-        judged, logits = self.judge(batch.rollout)
-        targets = batch.targets or objective.targets(judged, config)
+        estimates, logits = self.estimate(batch.rollout)
+        targets = batch.targets or objective.targets(estimates, config)
         unit = self.network.config.value_scale
-        policy = objective.policy_loss(judged, targets.advantages, config).sum()
-        values = baseline_loss(judged.value / unit, targets.value_targets / unit).sum()
+        policy = objective.policy_loss(estimates, targets.advantages, config).sum()
+        values = baseline_loss(estimates.value / unit, targets.value_targets / unit).sum()
         baseline = config.baseline_cost * values
         negative_entropy = entropy_loss(logits).sum()
         entropy = config.entropy_cost * negative_entropy
         losses = (policy + baseline + entropy, policy, baseline, entropy)
         reduced = {name: loss * scale for name, loss in zip(LOSSES, losses, strict=True)}
-        moments = {"entropy": -negative_entropy.detach()} | self._moments(judged, targets)
+        moments = {"entropy": -negative_entropy.detach()} | self._moments(estimates, targets)
         return reduced | moments
 
     @torch.no_grad()
-    def _moments(self, judged: Judged, targets: Targets) -> dict[str, Tensor]:
-        log_ratio = judged.log_pi - judged.log_mu
+    def _moments(self, estimates: Estimates, targets: Targets) -> dict[str, Tensor]:
+        log_ratio = estimates.log_pi - estimates.log_mu
         ratio = log_ratio.exp()
         # In float32 the squares of large values would hide a small variance.
         wide = torch.float32 if ratio.device.type == "mps" else torch.float64
         target = targets.value_targets.to(wide)
-        error = target - judged.value
+        error = target - estimates.value
         return {
             "count": torch.full_like(ratio, 1.0).sum(),
             "kl": (ratio - 1 - log_ratio).sum(),
@@ -197,7 +197,7 @@ class Learner:
             "error_squared": error.square().sum(),
         }
 
-    def judge(self, rollout: Rollout) -> tuple[Judged, Float[Tensor, "T B A"]]:
+    def estimate(self, rollout: Rollout) -> tuple[Estimates, Float[Tensor, "T B A"]]:
         """Return the network's estimates of the transitions, and its policy's logits."""
         length = rollout.action.shape[0]
         transitions = align(rollout, self.config.discounting)
@@ -211,7 +211,7 @@ class Learner:
         reward, logits = transitions.reward, output.policy_logits[:length]
         if self.config.reward_clipping == "abs_one":
             reward = reward.clamp(-1, 1)
-        judged = Judged(
+        estimates = Estimates(
             log_pi=log_probability(logits, transitions.action),
             log_mu=log_probability(transitions.policy_logits, transitions.action),
             value=output.value[:length],
@@ -219,7 +219,7 @@ class Learner:
             reward=reward,
             discount=transitions.discount,
         )
-        return judged, logits
+        return estimates, logits
 
     @torch.no_grad()
     def _prepared(self, rollout: Rollout) -> _Batch:
@@ -230,8 +230,8 @@ class Learner:
         parts = []
         for part in self._micro_batches(whole):
             with self.stage("gradient"):
-                judged, _ = self.judge(part.rollout)
-                parts.append(self.objective.targets(judged, self.config))
+                estimates, _ = self.estimate(part.rollout)
+                parts.append(self.objective.targets(estimates, self.config))
         targets = Targets(*(torch.cat(same, 1) for same in zip(*parts, strict=True)))
         if self.config.normalize_advantages:
             targets = targets._replace(advantages=self._normalized(targets.advantages))

@@ -19,7 +19,7 @@ from fastweights.agents.losses import clipped_surrogate_loss, policy_gradient_lo
 from fastweights.agents.vtrace import Targets, vtrace
 
 
-class Judged(NamedTuple):
+class Estimates(NamedTuple):
     """Transitions with the network's present estimates."""
 
     log_pi: Float[Tensor, "T B"]  # log-probability of the action taken, with gradient
@@ -35,55 +35,57 @@ class Objective:
     """Targets and policy loss of one objective."""
 
     title: str  # in an exported agent's model card
-    targets: Callable[[Judged, LearnerConfig], Targets]
-    policy_loss: Callable[[Judged, Float[Tensor, "T B"], LearnerConfig], Float[Tensor, "T B"]]
+    targets: Callable[[Estimates, LearnerConfig], Targets]
+    policy_loss: Callable[[Estimates, Float[Tensor, "T B"], LearnerConfig], Float[Tensor, "T B"]]
     # True: targets are computed once, with the weights before the batch's first gradient step.
     # False: each pass computes them anew with its weights.
     fixes_targets: bool
     clips: bool  # whether `clip_range` bounds the policy's ratio
 
 
-def _vtrace_targets(judged: Judged, config: LearnerConfig) -> Targets:
-    return _vtrace(judged, config, config.pg_rho_clip)
+def _vtrace_targets(estimates: Estimates, config: LearnerConfig) -> Targets:
+    return _vtrace(estimates, config, config.pg_rho_clip)
 
 
-def _surrogate_vtrace_targets(judged: Judged, config: LearnerConfig) -> Targets:
-    return _vtrace(judged, config, None)
+def _surrogate_vtrace_targets(estimates: Estimates, config: LearnerConfig) -> Targets:
+    return _vtrace(estimates, config, None)
 
 
-def _vtrace(judged: Judged, config: LearnerConfig, pg_rho_clip: float | None) -> Targets:
+def _vtrace(estimates: Estimates, config: LearnerConfig, pg_rho_clip: float | None) -> Targets:
     return vtrace(
-        log_rho=judged.log_pi - judged.log_mu,
-        discount=judged.discount,
-        reward=judged.reward,
-        value=judged.value,
-        bootstrap_value=judged.bootstrap_value,
+        log_rho=estimates.log_pi - estimates.log_mu,
+        discount=estimates.discount,
+        reward=estimates.reward,
+        value=estimates.value,
+        bootstrap_value=estimates.bootstrap_value,
         rho_clip=config.rho_clip,
         c_clip=config.c_clip,
         pg_rho_clip=pg_rho_clip,
     )
 
 
-def _gae_targets(judged: Judged, config: LearnerConfig) -> Targets:
+def _gae_targets(estimates: Estimates, config: LearnerConfig) -> Targets:
     return gae(
-        discount=judged.discount,
-        reward=judged.reward,
-        value=judged.value,
-        bootstrap_value=judged.bootstrap_value,
+        discount=estimates.discount,
+        reward=estimates.reward,
+        value=estimates.value,
+        bootstrap_value=estimates.bootstrap_value,
         gae_lambda=config.gae_lambda,
     )
 
 
 def _policy_gradient(
-    judged: Judged, advantages: Float[Tensor, "T B"], config: LearnerConfig
+    estimates: Estimates, advantages: Float[Tensor, "T B"], config: LearnerConfig
 ) -> Float[Tensor, "T B"]:
-    return policy_gradient_loss(judged.log_pi, advantages)
+    return policy_gradient_loss(estimates.log_pi, advantages)
 
 
 def _clipped_surrogate(
-    judged: Judged, advantages: Float[Tensor, "T B"], config: LearnerConfig
+    estimates: Estimates, advantages: Float[Tensor, "T B"], config: LearnerConfig
 ) -> Float[Tensor, "T B"]:
-    return clipped_surrogate_loss(judged.log_pi - judged.log_mu, advantages, config.clip_range)
+    return clipped_surrogate_loss(
+        estimates.log_pi - estimates.log_mu, advantages, config.clip_range
+    )
 
 
 OBJECTIVES: dict[str, Objective] = {

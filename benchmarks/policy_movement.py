@@ -40,7 +40,7 @@ from torch import Tensor
 from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe
 from fastweights.agents import Learner, Network, Rollout
-from fastweights.agents.objectives import Judged
+from fastweights.agents.objectives import Estimates
 from fastweights.host import Stages, UserError, one_line_errors, user_input
 from fastweights.launch.cli.parser import Parser
 from fastweights.records import fitting
@@ -73,7 +73,7 @@ def part_of(weight: str) -> str:
 
 
 @torch.no_grad()
-def judged(network: Network, rollout: Rollout) -> tuple[Tensor, Tensor]:
+def outputs(network: Network, rollout: Rollout) -> tuple[Tensor, Tensor]:
     """Return log-probabilities [T, B, A] of the actions, and the core's output [T+1, B, E]."""
     inputs: list[Tensor] = []
     hook = network.head_norm.register_forward_pre_hook(lambda module, x: inputs.append(x[0]))
@@ -99,20 +99,20 @@ class Yardstick:
 
     def __init__(self, learner: Learner, rollout: Rollout):
         self._learner, self._rollout = learner, rollout
-        judged, ratio = self._judged()
-        advantages = learner.objective.targets(judged, learner.config).advantages
+        estimates, ratio = self._estimate()
+        advantages = learner.objective.targets(estimates, learner.config).advantages
         self._advantages = (advantages - advantages.mean()) / advantages.std(correction=0)
         self._ratio = ratio
 
     def gain(self) -> float:
         """Return how much higher the mean is than at first."""
-        _, ratio = self._judged()
+        _, ratio = self._estimate()
         return ((ratio - self._ratio) * self._advantages).mean().item()
 
     @torch.no_grad()
-    def _judged(self) -> tuple[Judged, Tensor]:
-        judged, _ = self._learner.judge(self._rollout)
-        return judged, (judged.log_pi - judged.log_mu).exp()
+    def _estimate(self) -> tuple[Estimates, Tensor]:
+        estimates, _ = self._learner.estimate(self._rollout)
+        return estimates, (estimates.log_pi - estimates.log_mu).exp()
 
 
 def moved(learner: Learner, other: Network, rollout: Rollout, elsewhere: Rollout) -> Moved:
@@ -121,15 +121,15 @@ def moved(learner: Learner, other: Network, rollout: Rollout, elsewhere: Rollout
     `elsewhere` is a batch of the same policy, which is not learned from.
     """
     old = copy.deepcopy(learner.network.state_dict())
-    before, output = judged(learner.network, rollout)
+    before, output = outputs(learner.network, rollout)
     yardsticks = Yardstick(learner, rollout), Yardstick(learner, elsewhere)
     learner.update(rollout)
     new = learner.network.state_dict()
-    found = {"whole": divergence(before, judged(learner.network, rollout)[0])}
+    found = {"whole": divergence(before, outputs(learner.network, rollout)[0])}
     gain, gain_elsewhere = (yardstick.gain() for yardstick in yardsticks)
     for part in PARTS:
         other.load_state_dict({n: (new if part_of(n) == part else old)[n] for n in old})
-        found[part] = divergence(before, judged(other, rollout)[0])
+        found[part] = divergence(before, outputs(other, rollout)[0])
     norm = output.norm(dim=-1).mean().item()
     return Moved(**found, gain=gain, gain_elsewhere=gain_elsewhere, output_norm=norm)
 

@@ -26,10 +26,10 @@ def label(name: str, code: bool = False) -> Column:
 
 def mean_and_std(row: Row, digits: int = 1) -> str:
     """Return the cell `85.0 ± 5.0`: over seeds, without ± for one seed."""
-    return spread(list(row.values.values()), digits) or "failed" * bool(row.failed)
+    return mean_and_deviation(list(row.values.values()), digits) or "failed" * bool(row.failed)
 
 
-def spread(values: Sequence[float], digits: int = 1) -> str:
+def mean_and_deviation(values: Sequence[float], digits: int = 1) -> str:
     """Return `85.0 ± 5.0`, without ± for one value, and nothing for none."""
     if not values:
         return ""

@@ -10,23 +10,30 @@ from fastweights.tasks.list_ops import ListOps
 from fastweights.tasks.sequence_model import ModelConfig, SequenceModel
 from fastweights.tasks.sequences import Sequences, draw_splits, split_sizes
 from fastweights.tasks.task import UNASKED, Sample, Statistic, Task
-from fastweights.tasks.train import JUDGED_AT_ONCE, Judged, Result, Trainer, TrainerConfig, judge
+from fastweights.tasks.train import (
+    SCORED_AT_ONCE,
+    Result,
+    SequenceScores,
+    Trainer,
+    TrainerConfig,
+    score_sequences,
+)
 
 TASKS: dict[str, type[Task]] = {task.name: task for task in (CodeExecution, ListOps)} | LANGUAGES
 
 __all__ = [
-    "JUDGED_AT_ONCE",
     "LANGUAGES",
+    "SCORED_AT_ONCE",
     "TASKS",
     "UNASKED",
     "CodeExecution",
-    "Judged",
     "Language",
     "ListOps",
     "ModelConfig",
     "Result",
     "Sample",
     "SequenceModel",
+    "SequenceScores",
     "Sequences",
     "Statistic",
     "Task",
@@ -34,6 +41,6 @@ __all__ = [
     "TrainerConfig",
     "baseline_accuracies",
     "draw_splits",
-    "judge",
+    "score_sequences",
     "split_sizes",
 ]

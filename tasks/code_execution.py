@@ -15,7 +15,14 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import ClassVar, NamedTuple
 
-from fastweights.tasks.task import Sample, Statistic, Task, distribution, share_of_commonest, spread
+from fastweights.tasks.task import (
+    Sample,
+    Statistic,
+    Task,
+    distribution,
+    length_range,
+    share_of_commonest,
+)
 
 NAMES = ("x", "y", "z", "a", "b")
 DIGITS = tuple("0123456789")
@@ -88,10 +95,12 @@ class CodeExecution(Task):
         return [
             Statistic(
                 "length, min / mean / max",
-                spread([len(sample.tokens) for sample in samples]),
+                length_range([len(sample.tokens) for sample in samples]),
                 "about 370 / 450 / 550" if self.statements == 100 else "",
             ),
-            Statistic("prints a program, min / mean / max", spread(list(map(len, printed))), ""),
+            Statistic(
+                "prints a program, min / mean / max", length_range(list(map(len, printed))), ""
+            ),
             Statistic(
                 "commonest value, of prints", f"{100 * share_of_commonest(values):.1f} %", ""
             ),

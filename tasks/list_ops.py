@@ -19,8 +19,8 @@ from fastweights.tasks.task import (
     Statistic,
     Task,
     distribution,
+    length_range,
     share_of_commonest,
-    spread,
 )
 
 OPERATIONS: dict[str, Callable[[list[int]], int]] = {
@@ -124,7 +124,7 @@ class ListOps(Task):
         return [
             Statistic(
                 "length, min / mean / max",
-                spread([len(sample.tokens) for sample in samples]),
+                length_range([len(sample.tokens) for sample in samples]),
                 PAPER_LENGTHS.get(self.depth, ""),
             ),
             Statistic("commonest value", f"{100 * share_of_commonest(values):.1f} %", ""),

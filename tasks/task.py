@@ -100,7 +100,7 @@ class Task(abc.ABC):
         """Return statistics of a data set, with the paper's."""
 
 
-def spread(lengths: Sequence[int]) -> str:
+def length_range(lengths: Sequence[int]) -> str:
     """Return `min / mean / max`."""
     return f"{min(lengths)} / {sum(lengths) / len(lengths):.1f} / {max(lengths)}"
 

@@ -29,7 +29,7 @@ from fastweights.tasks.sequences import (
 )
 from fastweights.tasks.task import UNASKED
 
-JUDGED_AT_ONCE = 256  # sequences; fewer if they are long
+SCORED_AT_ONCE = 256  # sequences; fewer if they are long
 LARGEST_FIRST_SHARE = 0.01  # of the first weights in an average that needs no note
 
 
@@ -90,7 +90,7 @@ class Result(NamedTuple):
         return (self.sequence_accuracy + self.answer_accuracy) / 2
 
 
-class Judged(NamedTuple):
+class SequenceScores(NamedTuple):
     """Counts for each sequence of a split, in its order."""
 
     loss: Float[Tensor, " N"]  # summed over asked positions, nats
@@ -107,11 +107,13 @@ class Judged(NamedTuple):
 
 
 @torch.no_grad()
-def judge(model: SequenceModel, sequences: Sequences, blank: int | None, batch_size: int) -> Judged:
+def score_sequences(
+    model: SequenceModel, sequences: Sequences, blank: int | None, batch_size: int
+) -> SequenceScores:
     """Answer every sequence; `blank` is the answer that means "none"."""
     was_training = model.training
     model.eval()
-    found = torch.zeros(len(Judged._fields), len(sequences.lengths), dtype=torch.float64)
+    found = torch.zeros(len(SequenceScores._fields), len(sequences.lengths), dtype=torch.float64)
     for chosen in sorted_batches(sequences.lengths, batch_size):
         batch = _on(_device(model), sequences.batch(chosen))
         where = batch.targets != UNASKED
@@ -125,14 +127,14 @@ def judge(model: SequenceModel, sequences: Sequences, blank: int | None, batch_s
         sums.index_add_(1, column, torch.stack([each.to(loss.dtype) for each in counted]))
         found[:, chosen] = sums.cpu().double()
     model.train(was_training)
-    return Judged(found[0], *found[1:].long())
+    return SequenceScores(found[0], *found[1:].long())
 
 
 def evaluate(
     model: SequenceModel, sequences: Sequences, blank: int | None, batch_size: int
 ) -> Result:
-    """Return the scores over all sequences, as `judge` counts."""
-    return judge(model, sequences, blank, batch_size).result()
+    """Return the scores over all sequences, by `score_sequences`."""
+    return score_sequences(model, sequences, blank, batch_size).result()
 
 
 class Trainer:
@@ -173,7 +175,7 @@ class Trainer:
 
     @property
     def measured(self) -> SequenceModel:
-        """The model that the held-out split judges: of average weights, where there are any."""
+        """The model that the held-out split measures: of average weights, where there are any."""
         return self._average.module if self._average else self.model
 
     @property
@@ -287,7 +289,7 @@ class Trainer:
 
     def _measure(self) -> dict[str, Any]:
         with self._stage("test"):
-            held_out = evaluate(self.measured, self._valid, self._blank, JUDGED_AT_ONCE)
+            held_out = evaluate(self.measured, self._valid, self._blank, SCORED_AT_ONCE)
         better = held_out.score > self.best_score
         self.best_score = max(self.best_score, held_out.score)
         self.stale_epochs = 0 if better else self.stale_epochs + 1

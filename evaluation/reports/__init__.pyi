@@ -3,7 +3,7 @@ from .curves import column_numbers as column_numbers
 from .curves import cpu_minutes as cpu_minutes
 from .curves import return_curve as return_curve
 from .document import write_report as write_report
-from .runs import Run as Run
+from .runs import LoggedRun as LoggedRun
 from .runs import grouped_runs as grouped_runs
 from .runs import open_run as open_run
 from .runs import open_runs as open_runs

@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fastweights.evaluation.reports.runs import Run
+from fastweights.evaluation.reports.runs import LoggedRun
 from fastweights.evaluation.statistics import Estimate
 
 INTERVALS = "95 % stratified bootstrap intervals (-: no game has two seeds)"
@@ -39,13 +39,13 @@ def count(how_many: int, what: str) -> str:
     return f"{how_many} {what}" if how_many == 1 else f"{how_many} {what}s"
 
 
-def revision(run: Run) -> str:
+def revision(run: LoggedRun) -> str:
     """Return the commit of a run."""
     git = _part(run.meta, "git", dict)
     return (_part(git, "commit", str) or "-")[:9] + (" (changed)" if git.get("is_dirty") else "")
 
 
-def machine(run: Run) -> str:
+def machine(run: LoggedRun) -> str:
     """Return a run's machine."""
     about = _part(run.meta, "machine", dict)
     gpus = _part(about, "gpus", list)

@@ -5,24 +5,24 @@ from collections.abc import Callable
 import numpy as np
 
 from fastweights.evaluation.learning_curves import Curve
-from fastweights.evaluation.reports.runs import Run
+from fastweights.evaluation.reports.runs import LoggedRun
 from fastweights.evaluation.training_returns import Unit, fewest
 
 _PAUSE = 60.0  # seconds
 _MOST_POINTS = 50  # most points of a smoothed curve
 
 
-def agent_steps(run: Run) -> np.ndarray:
+def agent_steps(run: LoggedRun) -> np.ndarray:
     """Return the agent steps of every row of the logs."""
     return column_numbers(run, "step")
 
 
-def emulator_frames(run: Run) -> np.ndarray:
+def emulator_frames(run: LoggedRun) -> np.ndarray:
     """Return the emulator frames of every row of the logs."""
     return agent_steps(run) * run.frames_per_step
 
 
-def hours(run: Run) -> np.ndarray:
+def hours(run: LoggedRun) -> np.ndarray:
     """Return hours since the first row, without pauses and jumps of the clock.
 
     A pause is more than a minute and more than ten times the usual time between two rows: a run
@@ -39,7 +39,7 @@ def hours(run: Run) -> np.ndarray:
     return np.concatenate([[0.0], np.cumsum(seconds)]) / 3600
 
 
-def cpu_minutes(run: Run) -> np.ndarray:
+def cpu_minutes(run: LoggedRun) -> np.ndarray:
     """Return CPU minutes of the training processes; NaN from the first row without a time.
 
     Steps that a resumed run learned twice count once.
@@ -47,14 +47,14 @@ def cpu_minutes(run: Run) -> np.ndarray:
     return np.cumsum(column_numbers(run, "cpu_seconds")) / 60
 
 
-AXES: dict[str, Callable[[Run], np.ndarray]] = {
+AXES: dict[str, Callable[[LoggedRun], np.ndarray]] = {
     "agent steps": agent_steps,
     "emulator frames": emulator_frames,
     "hours": hours,
 }
 
 
-def curve(run: Run, column: str, x: Callable[[Run], np.ndarray]) -> Curve:
+def curve(run: LoggedRun, column: str, x: Callable[[LoggedRun], np.ndarray]) -> Curve:
     """Return the rows in which `column` and `x` have numbers."""
     return _points(x(run), column_numbers(run, column))
 
@@ -67,7 +67,7 @@ def smoothed(points: Curve) -> Curve:
     return Curve(*(np.array([axis[part].mean() for part in parts]) for axis in points))
 
 
-def return_curve(run: Run, unit: Unit, x: Callable[[Run], np.ndarray]) -> Curve:
+def return_curve(run: LoggedRun, unit: Unit, x: Callable[[LoggedRun], np.ndarray]) -> Curve:
     """Return means of the last 100 of `unit`, from the row where enough have ended."""
     enough = column_numbers(run, unit.count) >= fewest(run.num_envs)
     return _points(x(run), np.where(enough, column_numbers(run, unit.recent), np.nan))
@@ -78,7 +78,7 @@ def _points(x: np.ndarray, y: np.ndarray) -> Curve:
     return Curve(x[there], y[there])
 
 
-def column_numbers(run: Run, column: str) -> np.ndarray:
+def column_numbers(run: LoggedRun, column: str) -> np.ndarray:
     """Return a column of the logs as float64; NaN where empty, missing or out of range."""
     values = run.logs.get(column) or [None] * len(run.logs["step"])
     return np.array([_number(value) for value in values], float)

@@ -32,7 +32,7 @@ from fastweights.evaluation.reports.curves import (
     return_curve,
     smoothed,
 )
-from fastweights.evaluation.reports.runs import Group, Run
+from fastweights.evaluation.reports.runs import Group, LoggedRun
 from fastweights.evaluation.statistics import Estimate
 from fastweights.evaluation.training_returns import Unit
 from fastweights.host import one_line
@@ -59,7 +59,7 @@ def learning_curves(groups: Sequence[Group], unit: Unit, styles: Styles) -> Figu
 
 Seeds = Mapping[str, list[Curve]]  # curves of a group's seeds, by what the group is called
 # Labels of the x and y axes; the logs' column and the x axis.
-Panels = Mapping[tuple[str, str], tuple[str, Callable[[Run], np.ndarray]]]
+Panels = Mapping[tuple[str, str], tuple[str, Callable[[LoggedRun], np.ndarray]]]
 _THROUGHPUT: Panels = {
     ("hours", "agent steps a second"): ("agent_steps_per_second", hours),
     ("agent steps", "policy lag, updates"): ("policy_lag", agent_steps),
@@ -103,7 +103,7 @@ def _curves(groups: Mapping[str, Group], panels: Panels) -> dict[tuple[str, str]
     return {labels: {n: seeds for n, seeds in by.items() if seeds} for labels, by in curves.items()}
 
 
-def _of_seeds(group: Group, column: str, x: Callable[[Run], np.ndarray]) -> list[Curve]:
+def _of_seeds(group: Group, column: str, x: Callable[[LoggedRun], np.ndarray]) -> list[Curve]:
     """Return the curves that have points, smoothed."""
     curves = [curve(run, column, x) for run in group.runs]
     if column == "explained_variance":  # values of the first updates are far below

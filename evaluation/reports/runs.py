@@ -21,7 +21,7 @@ _MOST_CHANGES = 3  # in a label; where more options differ, the name of a run sa
 
 
 @dataclass(frozen=True)
-class Run:
+class LoggedRun:
     """One run folder in its present state; it may still be training."""
 
     name: str  # the folder's name, with as many parents as make it unique in the report
@@ -89,7 +89,7 @@ class Group:
 
     label: str
     settings: str
-    runs: tuple[Run, ...]
+    runs: tuple[LoggedRun, ...]
 
     @property
     def game(self) -> str:
@@ -102,7 +102,7 @@ class Group:
         return self.runs[0].core
 
 
-def open_run(path: Path) -> Run:
+def open_run(path: Path) -> LoggedRun:
     """Read a run folder; a half-written last row of its logs is left out.
 
     Raises:
@@ -133,7 +133,7 @@ def open_run(path: Path) -> Run:
     warnings: list[str] = []
     evaluations = evaluations_in(path, warnings.append)
     frames_per_step = _frames_per_step(options)
-    return Run(
+    return LoggedRun(
         path.name, path, meta, logs, evaluations, tuple(clips), frames_per_step, tuple(warnings)
     )
 
@@ -144,7 +144,7 @@ def _with_steps(logs: dict[str, list[Any]]) -> dict[str, list[Any]]:
     return {name: list(compress(column, there)) for name, column in logs.items()}
 
 
-def open_runs(paths: Sequence[Path]) -> list[Run]:
+def open_runs(paths: Sequence[Path]) -> list[LoggedRun]:
     """Return every run once, in the order given; raises as `open_run` does.
 
     Of several folders, as of `runs/*`, those without a run are left out, with a line on stderr.
@@ -167,9 +167,9 @@ def _name(path: Path, among: Sequence[Path]) -> str:
     return str(path)
 
 
-def grouped_runs(runs: Sequence[Run]) -> list[Group]:
+def grouped_runs(runs: Sequence[LoggedRun]) -> list[Group]:
     """Group runs by game and options, over seeds; cores are in the order of `CORES`."""
-    members: dict[str, list[Run]] = {}
+    members: dict[str, list[LoggedRun]] = {}
     for run in runs:
         members.setdefault(repr(sorted(run.computed().items())), []).append(run)
     groups = sorted(members.values(), key=lambda group: (group[0].game, _rank(group[0].core)))
@@ -184,7 +184,7 @@ def grouped_runs(runs: Sequence[Run]) -> list[Group]:
     ]
 
 
-def differing(runs: Sequence[Run]) -> list[str]:
+def differing(runs: Sequence[LoggedRun]) -> list[str]:
     """Return the options, without the seed, that differ between `runs`."""
     everything = [run.computed() for run in runs]
     names = dict.fromkeys(name for options in everything for name in options)
@@ -198,7 +198,7 @@ def shown(value: Any) -> str:
     return (" ".join(map(str, value)) or "none") if isinstance(value, list) else str(value)
 
 
-def _label(run: Run, firsts: list[Run]) -> str:
+def _label(run: LoggedRun, firsts: list[LoggedRun]) -> str:
     """Return the core and the options that differ from its rivals'; or a run's name.
 
     The name replaces more than `_MOST_CHANGES` options.
@@ -212,17 +212,17 @@ def _label(run: Run, firsts: list[Run]) -> str:
     return f"{run.core} ({run.name})"
 
 
-def _changes(run: Run, options: Sequence[str]) -> tuple[str, ...]:
+def _changes(run: LoggedRun, options: Sequence[str]) -> tuple[str, ...]:
     """Return the `options` for which the run has a value, as in a label."""
     values = {name: run.computed().get(name) for name in options}
     return tuple(f"{name} {shown(value)}" for name, value in values.items() if value is not None)
 
 
-def _settings(run: Run) -> dict[str, Any]:
+def _settings(run: LoggedRun) -> dict[str, Any]:
     return {name: value for name, value in run.computed().items() if name != "env"}
 
 
-def _first_of_settings(run: Run, firsts: list[Run]) -> Run:
+def _first_of_settings(run: LoggedRun, firsts: list[LoggedRun]) -> LoggedRun:
     return next(one for one in firsts if _settings(one) == _settings(run))
 
 

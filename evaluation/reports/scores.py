@@ -13,7 +13,7 @@ import numpy as np
 from fastweights.envs import HALF_AN_HOUR, PROTOCOLS
 from fastweights.evaluation.evaluation_file import Evaluation
 from fastweights.evaluation.published_scores import random_and_human, recurrent_fwp
-from fastweights.evaluation.reports.runs import Group, Run
+from fastweights.evaluation.reports.runs import Group, LoggedRun
 from fastweights.evaluation.score_summary import Spread, spread
 from fastweights.evaluation.statistics import STATISTICS, Comparison, Estimate, compare, estimate
 from fastweights.evaluation.training_returns import LIFE, Unit
@@ -50,7 +50,7 @@ class Score(NamedTuple):
     env: str
     protocol: str  # as `protocol_played` names it
     action_mode: str
-    tested: tuple[tuple[Run, Evaluation], ...]  # one for each seed
+    tested: tuple[tuple[LoggedRun, Evaluation], ...]  # one for each seed
 
     @property
     def evaluations(self) -> list[Evaluation]:
@@ -94,7 +94,7 @@ def scores(groups: Sequence[Group]) -> list[Score]:
     """Return every group's newest scores of the most games, by protocol and mode."""
     result = []
     for group in groups:
-        newest: dict[tuple[str, str, str], list[tuple[Run, Evaluation]]] = {}
+        newest: dict[tuple[str, str, str], list[tuple[LoggedRun, Evaluation]]] = {}
         everything = [one for run in group.runs for one in run.evaluations.values()]
         endless = {_rules(one) for one in everything if _is_endless(one)}
         for run in group.runs:

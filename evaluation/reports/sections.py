@@ -20,7 +20,7 @@ from fastweights.evaluation.reports.cells import (
 from fastweights.evaluation.reports.comparisons import comparisons
 from fastweights.evaluation.reports.curves import agent_steps, column_numbers, hours, return_curve
 from fastweights.evaluation.reports.document import Block, Figure, Heading, Links, Table, Text
-from fastweights.evaluation.reports.runs import Group, Run, differing, shown
+from fastweights.evaluation.reports.runs import Group, LoggedRun, differing, shown
 from fastweights.evaluation.reports.scores import (
     PAPER_STEPS,
     Rule,
@@ -75,7 +75,7 @@ def report_sections(
     ]
 
 
-def overview(runs: Sequence[Run]) -> list[Block]:
+def overview(runs: Sequence[LoggedRun]) -> list[Block]:
     """Return the table of all runs."""
     records = [
         {
@@ -276,12 +276,12 @@ def _lag(updates: np.ndarray) -> str:
     return f"{updates.mean():.2f}, at most {updates.max():g}" if updates.any() else "0"
 
 
-def _hours(run: Run) -> str:
+def _hours(run: LoggedRun) -> str:
     total = hours(run)[-1]
     return f"{total:.2f}" if np.isfinite(total) else "-"
 
 
-def links(runs: Sequence[Run], folder: Path) -> list[Block]:
+def links(runs: Sequence[LoggedRun], folder: Path) -> list[Block]:
     """Return links to clips and test episodes."""
     files = [
         (f"{run.name}: {path.relative_to(run.path)}", os.path.relpath(path, folder))
@@ -306,12 +306,12 @@ def _notes(score: Score) -> list[Text]:
     ]
 
 
-def _last_return(run: Run) -> str:
+def _last_return(run: LoggedRun) -> str:
     last = _last(run, FULL_GAME.recent)
     return "-" if last is None else str(Spread(last, None, ""))
 
 
-def _last(run: Run, column: str) -> float | None:
+def _last(run: LoggedRun, column: str) -> float | None:
     values = _finite(run, column)
     return values[-1] if len(values) else None
 
@@ -326,6 +326,6 @@ def _end(group: Group, unit: Unit) -> str:
     return f"{number(sum(ends) / len(ends))} ({count(len(ends), 'seed')}{spread})"
 
 
-def _finite(run: Run, column: str) -> np.ndarray:
+def _finite(run: LoggedRun, column: str) -> np.ndarray:
     values = column_numbers(run, column)
     return values[np.isfinite(values)]

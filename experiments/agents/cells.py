@@ -12,8 +12,7 @@ from fastweights.evaluation import (
     games_of,
     own_tests,
 )
-from fastweights.evaluation.reports import Run as LoggedRun
-from fastweights.evaluation.reports import column_numbers, cpu_minutes, open_run
+from fastweights.evaluation.reports import LoggedRun, column_numbers, cpu_minutes, open_run
 from fastweights.experiments.grid import Run, as_flags
 from fastweights.host import command_argv
 from fastweights.records import read_meta

@@ -15,7 +15,7 @@ import numpy as np
 
 from fastweights.evaluation import FULL_GAME, Curve, save_figure
 from fastweights.evaluation.reports import (
-    Run,
+    LoggedRun,
     agent_steps,
     column_numbers,
     cpu_minutes,
@@ -35,7 +35,7 @@ _COPIED = (
 _MOST_ROWS = 200  # copied rows of a run
 
 
-def curves_of(row: Row, x: Callable[[Run], np.ndarray]) -> list[Curve]:
+def curves_of(row: Row, x: Callable[[LoggedRun], np.ndarray]) -> list[Curve]:
     """Return a learning curve of each finished seed, over agent steps or CPU minutes."""
     return [return_curve(open_run(run.path), FULL_GAME, x) for run in row.runs.values()]
 
@@ -75,7 +75,7 @@ def write_logs(rows: Sequence[Row], path: Path) -> None:
     write_bytes(path, text.getvalue().encode())
 
 
-def _copied(run: Run) -> Iterator[list[Any]]:
+def _copied(run: LoggedRun) -> Iterator[list[Any]]:
     steps = agent_steps(run)
     columns = [steps, 60 * cpu_minutes(run), *(column_numbers(run, name) for name in _COPIED)]
     kept = np.unique(np.linspace(0, len(steps) - 1, _MOST_ROWS).round().astype(int))

@@ -17,7 +17,14 @@ from fastweights.experiments.language_model.options import LanguageOptions
 from fastweights.experiments.language_model.text import text_of
 from fastweights.experiments.learning_options import check_seeds
 from fastweights.experiments.rows import Row, rows_of
-from fastweights.experiments.table import Table, check_only, each_seed, interval, label, spread
+from fastweights.experiments.table import (
+    Table,
+    check_only,
+    each_seed,
+    interval,
+    label,
+    mean_and_deviation,
+)
 from fastweights.host import expanded, user_input, write_json
 from fastweights.tasks.language_model import Corpus
 
@@ -160,7 +167,7 @@ def _parameters(row: Row) -> str:
 
 def _spread(value: Callable[[dict[str, Any]], float], digits: int, row: Row) -> str:
     values = [value(run.result()) for run in row.runs.values()]
-    return spread(values, digits) or "failed" * bool(row.failed)
+    return mean_and_deviation(values, digits) or "failed" * bool(row.failed)
 
 
 def _speed(row: Row) -> str:

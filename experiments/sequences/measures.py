@@ -15,14 +15,14 @@ from fastweights.experiments.pictures import lengths_figure
 from fastweights.experiments.sequences.options import SequenceOptions
 from fastweights.host import write_bytes
 from fastweights.tasks import (
-    JUDGED_AT_ONCE,
+    SCORED_AT_ONCE,
     UNASKED,
-    Judged,
     Sample,
     SequenceModel,
     Sequences,
+    SequenceScores,
     baseline_accuracies,
-    judge,
+    score_sequences,
 )
 
 LENGTHS = "lengths.csv"
@@ -38,16 +38,16 @@ def measure(
     `by_length` has a row for each length within each test split.
     """
     task = options.task
-    answered = partial(judge, blank=task.blank, batch_size=JUDGED_AT_ONCE)
-    judged = {split: answered(model, splits[split]) for split in task.splits[1:]}
+    answered = partial(score_sequences, blank=task.blank, batch_size=SCORED_AT_ONCE)
+    scores = {split: answered(model, splits[split]) for split in task.splits[1:]}
     tested = task.splits[2:]
     longest = max(int(split.lengths.max()) for split in splits.values())
     lengths = [_of_length(model, options, longest, size) for size in options.test_lengths]
     return {
-        **{split: found.result()._asdict() for split, found in judged.items()},
-        "solved": all(judged[split].result().sequence_accuracy == 1 for split in tested),
+        **{split: found.result()._asdict() for split, found in scores.items()},
+        "solved": all(scores[split].result().sequence_accuracy == 1 for split in tested),
         "lengths": [row for row in lengths if row],
-        "by_length": [row for split in tested for row in _rows(split, splits, judged[split])],
+        "by_length": [row for split in tested for row in _rows(split, splits, scores[split])],
         "baselines": {
             split: baseline_accuracies(task, splits["train"], splits[split]) for split in tested
         },
@@ -83,7 +83,7 @@ def _of_length(
         if int(sequences.lengths.max()) > LONGEST_ATTENDED:
             return None
         model = _wider(model, options, int(sequences.lengths.max()))
-    found = judge(model, sequences, options.task.blank, JUDGED_AT_ONCE)
+    found = score_sequences(model, sequences, options.task.blank, SCORED_AT_ONCE)
     symbols = round(sequences.lengths.double().mean().item())
     used = options.task.size_up_to(size)
     return _row("length", symbols, found) | {"size": used, "commonest": _commonest(sequences)}
@@ -102,20 +102,22 @@ def _wider(model: SequenceModel, options: SequenceOptions, window: int) -> Seque
     return wide.to(model.output.weight.device)
 
 
-def _rows(split: str, splits: Mapping[str, Sequences], judged: Judged) -> list[dict[str, Any]]:
+def _rows(
+    split: str, splits: Mapping[str, Sequences], scores: SequenceScores
+) -> list[dict[str, Any]]:
     lengths = splits[split].lengths
     return [
-        _row(split, length, Judged(*(each[lengths == length] for each in judged)))
+        _row(split, length, SequenceScores(*(each[lengths == length] for each in scores)))
         for length in lengths.unique().tolist()
     ]
 
 
-def _row(split: str, length: int, judged: Judged) -> dict[str, Any]:
-    found = judged.result()
+def _row(split: str, length: int, scores: SequenceScores) -> dict[str, Any]:
+    found = scores.result()
     return {
         "split": split,
         "length": length,
-        "sequences": len(judged.wrong),
+        "sequences": len(scores.wrong),
         "sequence_accuracy": found.sequence_accuracy,
         "answer_accuracy": found.answer_accuracy,
     }

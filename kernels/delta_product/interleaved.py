@@ -25,8 +25,8 @@ def unroll(
 ) -> tuple[Float[Tensor, "T B H V"], DeltaRuleState]:
     """Unroll; equals a loop of `reference.step`."""
     steps = k.shape[3]
-    rows = spread(q, steps, last=True), in_a_row(k), in_a_row(v), in_a_row(beta)
-    y, state = delta_rule(*rows, spread(is_first, steps), state)
+    rows = insert_zeros(q, steps, last=True), in_a_row(k), in_a_row(v), in_a_row(beta)
+    y, state = delta_rule(*rows, insert_zeros(is_first, steps), state)
     return y[steps - 1 :: steps], state
 
 
@@ -42,8 +42,10 @@ def gated_unroll(
 ) -> tuple[Float[Tensor, "T B H V"], DeltaRuleState]:
     """Unroll; equals a loop of `reference.gated_step`."""
     steps = k.shape[3]
-    rows = spread(q, steps, last=True), in_a_row(k), in_a_row(v), in_a_row(beta)
-    y, state = gated_delta_rule(*rows, spread(log_decay, steps), spread(is_first, steps), state)
+    rows = insert_zeros(q, steps, last=True), in_a_row(k), in_a_row(v), in_a_row(beta)
+    y, state = gated_delta_rule(
+        *rows, insert_zeros(log_decay, steps), insert_zeros(is_first, steps), state
+    )
     return y[steps - 1 :: steps], state
 
 
@@ -52,7 +54,7 @@ def in_a_row(parts: Float[Tensor, "T B H S *rest"]) -> Float[Tensor, "TS B H *re
     return parts.movedim(3, 1).flatten(0, 1)
 
 
-def spread(rows: Tensor, steps: int, last: bool = False) -> Tensor:
+def insert_zeros(rows: Tensor, steps: int, last: bool = False) -> Tensor:
     """Return [T S, ...] from [T, ...]: each row before S - 1 rows of zeros, or after them."""
     if steps == 1:
         return rows

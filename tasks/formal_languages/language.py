@@ -23,7 +23,14 @@ from random import Random
 from typing import Any, ClassVar
 
 from fastweights.host import did_you_mean
-from fastweights.tasks.task import UNASKED, Sample, Statistic, Task, share_of_commonest, spread
+from fastweights.tasks.task import (
+    UNASKED,
+    Sample,
+    Statistic,
+    Task,
+    length_range,
+    share_of_commonest,
+)
 
 ASK = "?"
 LARGEST_SIZE = 1_000_000  # a mistyped size gives an error, not hours of work
@@ -228,10 +235,12 @@ class Language(Task):
         return [
             Statistic("class", self.family(), ""),
             Statistic(
-                "length, min / mean / max", spread([len(sample.tokens) for sample in samples]), ""
+                "length, min / mean / max",
+                length_range([len(sample.tokens) for sample in samples]),
+                "",
             ),
             Statistic("commonest answer", f"{100 * share_of_commonest(answered):.1f} %", ""),
-            Statistic("changes of the answer, min / mean / max", spread(changes), ""),
+            Statistic("changes of the answer, min / mean / max", length_range(changes), ""),
         ]
 
 

@@ -23,7 +23,7 @@ PPO = {"objective": "ppo", "reduction": "mean", "normalize_advantages": True}
 REUSE = PPO | {"epochs": 3, "minibatches": 3, "optimizer": "adam", "grad_norm_clipping": 0.5}
 
 
-def judged(net: Network, r: Rollout) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def probabilities(net: Network, r: Rollout) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the taken actions' probabilities by `net` and when acting, all values, the policy."""
     output, _ = net(r.frame, r.reward, r.is_first, r.last_action, r.initial_state)
     pi, mu = output.policy_logits[:-1].softmax(-1), r.policy_logits.softmax(-1)
@@ -32,7 +32,7 @@ def judged(net: Network, r: Rollout) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def literal_targets(objective: str, net: Network, r: Rollout) -> tuple[Tensor, Tensor]:
-    pi, mu, value, _ = judged(net, r)
+    pi, mu, value, _ = probabilities(net, r)
     reward, discount = r.reward[1:].clamp(-1, 1), (~r.is_first[1:]).double() * 0.99
     given = {"reward": reward, "discount": discount, "value": value[:-1].detach()}
     given["bootstrap_value"] = value[-1].detach()
@@ -52,7 +52,7 @@ def literal_losses(
     if normalize:
         deviation = ((advantages - advantages.mean()) ** 2).mean().sqrt()
         advantages = (advantages - advantages.mean()) / deviation
-    pi, mu, value, policy = judged(net, r)
+    pi, mu, value, policy = probabilities(net, r)
     gains = torch.stack([pi / mu * advantages, (pi / mu).clamp(0.9, 1.1) * advantages])
     losses = {
         "pg_loss": -gains.min(0).values.mean(),
@@ -148,7 +148,7 @@ def test_adam_is_the_formula():
 def test_what_is_logged_of_the_policy_and_the_values(reuse):
     net = network()
     rollout = rollout_of(net)
-    pi, mu, value, policy = judged(net, rollout)
+    pi, mu, value, policy = probabilities(net, rollout)
     targets, _ = literal_targets("ppo", net, rollout)
     _, logs = updated(net, rollout, **PPO, **reuse)
     entropy = -(policy * policy.log()).sum(-1).mean().detach()

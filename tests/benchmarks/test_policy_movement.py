@@ -44,8 +44,8 @@ def test_the_gain_by_hand(objective):
     state = learner.network.initial_state(2)
     logits = learner.network(frame, *rows, state)[0].policy_logits[:-1].detach()
     rollout = Rollout(frame, *rows, torch.randint(3, (4, 2)), logits, state)
-    judged, _ = learner.judge(rollout)
-    a = learner.objective.targets(judged, learner.config).advantages
+    estimates, _ = learner.estimate(rollout)
+    a = learner.objective.targets(estimates, learner.config).advantages
     a = (a - a.mean()) / (a - a.mean()).square().mean().sqrt()
     yardstick = policy_movement.Yardstick(learner, rollout)
     with torch.no_grad():

@@ -16,18 +16,18 @@ from fastweights.evaluation.reports.figures import (
     profiles,
     throughput,
 )
-from fastweights.evaluation.reports.runs import Group, Run
+from fastweights.evaluation.reports.runs import Group, LoggedRun
 from fastweights.evaluation.statistics import Estimate
 from fastweights.evaluation.training_returns import FULL_GAME, LIFE
 from tests.evaluation.drawings import words_in
 from tests.evaluation.report_pages import four_options, reported, short_run, words_of
 
 
-def run_with(**columns) -> Run:
-    return Run("run", Path("run"), {"args": {}}, columns, {}, (), 4)
+def run_with(**columns) -> LoggedRun:
+    return LoggedRun("run", Path("run"), {"args": {}}, columns, {}, (), 4)
 
 
-def group_of(*runs: Run) -> Group:
+def group_of(*runs: LoggedRun) -> Group:
     return Group("rdn", "rdn", runs)
 
 

@@ -11,7 +11,7 @@ from fastweights.host import UserError
 from fastweights.tasks import UNASKED, CodeExecution, ListOps, Sample, baseline_accuracies
 from fastweights.tasks.sequence_model import ModelConfig, SequenceModel
 from fastweights.tasks.sequences import Sequences, draw_splits
-from fastweights.tasks.train import Result, Trainer, TrainerConfig, evaluate, judge
+from fastweights.tasks.train import Result, Trainer, TrainerConfig, evaluate, score_sequences
 
 TASK = ListOps(depth=1)
 SPLITS = draw_splits(TASK, {"train": 200, "valid": 40, "test": 40}, seed=1)
@@ -79,7 +79,7 @@ def test_batch_size_does_not_change_an_evaluation():
     assert model.training
 
 
-def test_nothing_is_dropped_while_answers_are_judged():
+def test_nothing_is_dropped_while_answers_are_scored():
     model = trainer(dropout=0.5).model
     one, other = (evaluate(model, SPLITS["test"], None, 40) for _ in range(2))
     assert one == other and model.training
@@ -267,7 +267,7 @@ def test_batches_have_similar_lengths_unless_told_otherwise():
 
 def test_what_is_counted_of_each_sequence_adds_up():
     model = trainer().model
-    whole = judge(model, SPLITS["test"], TASK.blank, 7)
+    whole = score_sequences(model, SPLITS["test"], TASK.blank, 7)
     assert whole.result() == pytest.approx(
         evaluate(model, SPLITS["test"], TASK.blank, 40), rel=1e-5
     )
