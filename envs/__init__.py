@@ -8,6 +8,7 @@ from fastweights.envs.adapter import GymnasiumEnvironments, make_gymnasium
 from fastweights.envs.atari import AtariEnvironments
 from fastweights.envs.interface import BrokenEnvironment, Environments, Episode, Life, TimeStep
 from fastweights.envs.naming import OWN_GAMES, Name, names, resolve, shows_last_action
+from fastweights.envs.pictures import NoPictures
 from fastweights.envs.protocols import HALF_AN_HOUR, PROTOCOLS, Protocol, protocol_named
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "GymnasiumEnvironments",
     "Life",
     "Name",
+    "NoPictures",
     "Protocol",
     "TimeStep",
     "make",

@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
+from fastweights.envs.pictures import NoPictures
 from fastweights.host import whole_number
 
 _OURS = {"self", "num_envs", "render_mode"}  # never given as options
@@ -89,12 +90,12 @@ def check_kinds(gymnasium_id: str, display: str, options: Mapping[str, object]) 
 
 
 def check_can_draw(spec: EnvSpec, display: str) -> None:
-    """Raise a one-line `ValueError` if the constructor does not take `render_mode`."""
+    """Raise `NoPictures` if the constructor does not take `render_mode`."""
     parameters = _parameters(spec)
     if parameters is not None and not any(
         one.kind == one.VAR_KEYWORD or one.name == "render_mode" for one in parameters
     ):
-        raise ValueError(f"{display} draws no pictures: its constructor takes no render_mode")
+        raise NoPictures(f"{display} draws no pictures: its constructor takes no render_mode")
 
 
 def constructor(spec: EnvSpec) -> Callable[..., Any]:

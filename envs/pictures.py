@@ -9,6 +9,10 @@ from jaxtyping import UInt8
 from fastweights.envs.interface import BrokenEnvironment
 
 
+class NoPictures(ValueError):
+    """A game draws no pictures, or not on this machine; the message is one line."""
+
+
 def as_pictures(
     rendered: Sequence[Any], name: str, shape: tuple[int, ...] | None
 ) -> UInt8[np.ndarray, "B H W 3"]:

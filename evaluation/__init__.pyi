@@ -2,7 +2,7 @@ from .agent_games import ClipPlan as ClipPlan
 from .agent_games import play_agent as play_agent
 from .clips import ClipFormat as ClipFormat
 from .clips import clip_path as clip_path
-from .clips import visible_environments as visible_environments
+from .clips import environments_to_film as environments_to_film
 from .evaluation_file import Evaluation as Evaluation
 from .evaluation_file import evaluations_in as evaluations_in
 from .games import check_actions as check_actions

@@ -7,13 +7,12 @@ from typing import Literal
 import gymnasium
 import torch
 
-from fastweights.envs import BrokenEnvironment, Environments
+from fastweights.envs import BrokenEnvironment, Environments, NoPictures
 from fastweights.evaluation.games import film
 from fastweights.evaluation.pictures import write_clip
 from fastweights.evaluation.player import ActionMode
 from fastweights.evaluation.playing import GamePlan, environments_of_plan
 from fastweights.evaluation.rules import in_file_name
-from fastweights.host import UserError
 from fastweights.training import SavedAgent
 
 ClipFormat = Literal["mp4", "gif"]
@@ -60,16 +59,24 @@ def _no_clip(reason: ValueError) -> None:
 def visible_environments(agent: SavedAgent, plan: GamePlan) -> Environments:
     """Return the plan's first game after a trial drawing; some games need pygame.
 
-    Raises `UserError` if the game draws no pictures, and `ValueError` as `environments_of_plan`
-    does.
+    Raises `NoPictures`, and `ValueError` as `environments_of_plan` does.
     """
     try:
         environments = environments_of_plan(agent.options, plan, 1, plan.seed, render=True)
         environments.reset()
         environments.render()
     except gymnasium.error.Error as error:
-        raise UserError(f"{agent.options.env} cannot be drawn: {error}") from error
+        raise NoPictures(f"{agent.options.env} cannot be drawn: {error}") from error
     return environments
+
+
+def environments_to_film(agent: SavedAgent, plan: GamePlan) -> tuple[Environments, bool]:
+    """Return the plan's first game, and whether it draws pictures; if not, a line is on stderr."""
+    try:
+        return visible_environments(agent, plan), True
+    except NoPictures as reason:
+        print(f"note: no pictures of the game in the film: {reason}", file=sys.stderr)
+        return environments_of_plan(agent.options, plan, 1, plan.seed), False
 
 
 def clip_path(agent: SavedAgent, plan: GamePlan, action_mode: ActionMode, ending: str) -> Path:

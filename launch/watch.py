@@ -25,7 +25,7 @@ from fastweights.evaluation import (
     GamePlan,
     check_actions,
     clip_path,
-    visible_environments,
+    environments_to_film,
     write_clip,
 )
 from fastweights.evaluation.films import episode, film_title, filmed, show_pictures
@@ -93,12 +93,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check(options)
         device = choose_device(options.device)
         (agent,) = options.agents([options.run], device)
-        environments = visible_environments(agent, options.game)
+        environments, draws = environments_to_film(agent, options.game)
         check_actions(agent.network, environments)
     for warning in agent.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     fps = environments.steps_per_second
-    played = episode(agent, environments, options.action_mode, options.seed, device)
+    played = episode(agent, environments, options.action_mode, options.seed, device, draws)
     pictures = filmed(agent, environments, played, _limit(options, fps))
     if options.live:
         show_pictures(pictures, film_title(agent), fps)

@@ -22,10 +22,11 @@ def episode(
     action_mode: ActionMode,
     seed: int,
     device: torch.device,
+    draws: bool = True,
 ) -> Iterator[Moment]:
-    """Yield the moments of a game that the agent plays."""
+    """Yield the moments of a game that the agent plays, with its pictures if it `draws`."""
     player = Player(agent.network, environments, action_mode=action_mode, seed=seed, device=device)
-    return moments(player)
+    return moments(player, draws)
 
 
 def filmed(

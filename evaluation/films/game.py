@@ -1,6 +1,7 @@
 """The left side of the screen: the game, the network's input, and the moment in words."""
 
 import math
+import textwrap
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,6 +13,7 @@ from fastweights.evaluation.films.panel import Panel
 WIDTH = 336  # pixels
 _BORDER = 8
 _MEMORY_RESET, _LIFE_LOST = LINES[0], LINES[1]
+_LINE, _LETTERS = 18, 48  # pixels of a line of text, and letters that fit into one
 _LINGER = 10  # agent steps for which a word stays
 
 
@@ -72,15 +74,15 @@ class Input(Panel):
 class Words(Panel):
     """Step, action, reward, return, and recent events."""
 
-    size = (118, WIDTH)
-
     def __init__(self, title: str, action_meanings: Sequence[str]):
-        self._title, self._actions = title, action_meanings
+        self._title, self._actions = textwrap.wrap(title, _LETTERS), action_meanings
+        self.size = (_LINE * (len(self._title) + 5) + 10, WIDTH)
         self._return, self._lives_lost, self._resets = 0.0, 0, 0
         self._last: dict[str, int] = {}
 
     def label(self, area: np.ndarray) -> None:
-        write(area, self._title, 0, _BORDER)
+        for index, line in enumerate(self._title):
+            write(area, line, _LINE * index, _BORDER)
 
     def draw(self, area: np.ndarray, moment: Moment) -> None:
         self._note(moment)
@@ -90,10 +92,11 @@ class Words(Panel):
             f"return {self._return:g}, value {moment.value:.2f}",
             f"lives lost {self._lives_lost}, memory resets {self._resets}",
         )
-        for index, line in enumerate(lines):
-            write(area, line, 18 * (index + 1), _BORDER)
+        first = len(self._title)
+        for index, line in enumerate(lines, first):
+            write(area, line, _LINE * index, _BORDER)
         recent = [word for word, step in self._last.items() if moment.step - step < _LINGER]
-        write(area, " · ".join(recent), 18 * 5, _BORDER, grey=0, size=14)
+        write(area, " · ".join(recent), _LINE * (first + 4), _BORDER, grey=0, size=14)
 
     def _note(self, moment: Moment) -> None:
         self._return += moment.reward

@@ -12,7 +12,7 @@ class Moment(NamedTuple):
     """One row of the first stream: the observation, the decision, and the memory after it."""
 
     step: int  # agent steps played before this one
-    picture: np.ndarray  # [H, W, 3] uint8, as the emulator draws it
+    picture: np.ndarray | None  # [H, W, 3] uint8, as the game draws it, if it does
     frame: np.ndarray  # the network's input
     policy: np.ndarray  # [A] probabilities
     value: float
@@ -24,14 +24,14 @@ class Moment(NamedTuple):
     game_over: bool  # by the action
 
 
-def moments(player: Player) -> Iterator[Moment]:
-    """Yield the rest of the first environment's game, which must have been made with `render`.
+def moments(player: Player, draws: bool = True) -> Iterator[Moment]:
+    """Yield the rest of the first environment's game, with pictures if it `draws`.
 
     `player` has taken a moment's action when the moment is yielded.
     """
     step, over = 0, False
     while not over:
-        row, picture = player.row, player.environments.render()[0]
+        row, picture = player.row, player.environments.render()[0] if draws else None
         layers = [_first(layer) for layer in player.inspect()]
         decision = player.step()
         over = any(episode.env == 0 for episode in player.row.episodes)

@@ -28,7 +28,9 @@ class Screen:
     def __init__(
         self, first: Moment, title: str, action_meanings: Sequence[str], is_stack: bool = False
     ):
-        left = [Game(first), Words(title, action_meanings), Input(first, is_stack)]
+        left: list[Panel] = [Words(title, action_meanings), Input(first, is_stack)]
+        if first.picture is not None:
+            left.insert(0, Game(first))
         begin, half = GAME_WIDTH + 2 * _MARGIN, (_RIGHT - _MARGIN) // 2
         inside = _column(memory.panels(first.layers, _RIGHT), _MARGIN, begin)
         timelines = [

@@ -3,8 +3,9 @@
 import json
 
 import pytest
+from PIL import Image
 
-from fastweights.launch import atari, evaluate
+from fastweights.launch import atari, evaluate, watch
 from fastweights.training.saved_agent import open_agent
 
 GAME = "popgym:popgym-AutoencodeEasy-v0"
@@ -31,6 +32,16 @@ def test_a_game_is_trained_resumed_and_tested(given, fed, tmp_path, capsys):
     assert [line for line in said.err.splitlines() if "clip" in line] == [no_clip]
     (file,) = (run / "evaluations").glob("*.json")
     assert [game["agent_steps"] for game in json.loads(file.read_text())["episodes"]] == [103] * 2
+
+
+def test_a_game_without_pictures_is_filmed_by_its_input_and_memory(tmp_path, capsys):
+    assert atari.main([*SMALL, "--savedir", str(tmp_path), "--xpid", "a"]) == 0
+    out = tmp_path / "film.gif"
+    assert watch.main([str(tmp_path / "a"), "--env", GAME, "--frames", "3", "--out", str(out)]) == 0
+    said = capsys.readouterr().err
+    assert f"note: no pictures of the game in the film: {GAME} draws no pictures" in said
+    with Image.open(out) as film:
+        assert film.n_frames == 3 and film.width == 1280
 
 
 def test_the_last_action_cannot_change_in_a_resumed_run(tmp_path, capsys):
