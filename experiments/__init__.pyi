@@ -26,7 +26,9 @@ from .sequences.options import check_own_options as check_own_options
 from .sequences.presets import presets_of as presets_of
 from .sequences.presets import sequence_preset as sequence_preset
 from .sequences.run import run_sequence_task as run_sequence_task
-from .sequences.run import saved_sequence_options as saved_sequence_options
+from .sequences.saved import SavedSequenceModel as SavedSequenceModel
+from .sequences.saved import open_sequence_model as open_sequence_model
+from .sequences.saved import saved_sequence_options as saved_sequence_options
 from .sequences.table import SequenceTableOptions as SequenceTableOptions
 from .sequences.table import make_sequence_table as make_sequence_table
 from .table import Table as Table

@@ -88,18 +88,18 @@ class LearningOptions(CoreSizes, ABC):
         """Return the options that `to_dict` described; raise a one-line `ValueError` for others."""
 
     @classmethod
-    def of_run(cls, path: Path, command: str) -> Self:
+    def of_run(cls, path: Path, *commands: str) -> Self:
         """Return the options of the run at `path`, with the folder that it is in now.
 
         Raises:
-            UserError: there is no run, or it is not one of `command`; one line.
+            UserError: there is no run, or not one of these commands; one line.
         """
         path = expanded(path)
         stored = read_meta(path).get("args", {})
         task = stored.get("task_name")
         is_agent = not isinstance(task, str)  # an agent's options name no task
         own = "atari" if is_agent else TASKS[task].trained_by() if task in TASKS else task
-        if own != command:
+        if own not in commands:
             whose = "an agent's run" if is_agent else f"a run of {task}"
             raise UserError(f"{path} is {whose}: use {typed_command(own)}")
         try:

@@ -21,7 +21,7 @@ from fastweights.experiments.formal_languages.states import (
     panel_height,
 )
 from fastweights.experiments.formal_languages.trace import Trace, trace, write_csv
-from fastweights.experiments.sequences.run import trained
+from fastweights.experiments.sequences.saved import open_sequence_model
 from fastweights.host import user_input
 
 _MOST_LINES = 7  # strengths and gates; more are rows of a heat map
@@ -34,7 +34,7 @@ def show_trace(path: Path, command: str, text: str) -> int:
     `command`: the command that trains on the language. Prints a line, and returns the exit code.
     Raises `UserError` if there is no such run.
     """
-    model, options = trained(path, command)
+    model, options = open_sequence_model(path, command)
     with user_input():
         found = trace(model, options, text)
     write_csv(found, path / "trace.csv")

@@ -45,7 +45,9 @@ class SavedModel:
             return {}
 
 
-def open_model(path: Path, device: torch.device, core: str | None = None) -> SavedModel:
+def open_model(
+    path: Path | str, device: torch.device | str = "cpu", core: str | None = None
+) -> SavedModel:
     """Return the best weights of a run, those of a checkpoint, or an export's.
 
     `core`: a memory that has a module of its own (`my_module:name`), which is then imported.
@@ -56,7 +58,7 @@ def open_model(path: Path, device: torch.device, core: str | None = None) -> Sav
         CheckpointError: a file is damaged; one line.
     """
     import_core(core)
-    path = resolved_run(path)
+    path = resolved_run(Path(path))
     if not path.exists():
         raise UserError(f"{path}: there is no such run; {runs_near(path)}")
     folder = path if path.is_dir() else run_of(path.resolve())

@@ -1,27 +1,24 @@
 """One run on a sequence task: train, keep the best epoch, measure the test splits."""
 
 import sys
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from fastweights.cores import count_parameters
 from fastweights.experiments.learning import (
     Learning,
-    check_same_run,
     finish,
     open_records,
     seconds_of,
 )
-from fastweights.experiments.learning_options import differing_learning_options
 from fastweights.experiments.sequences.data import digest_of, sequences_of, sized, source_of
 from fastweights.experiments.sequences.measures import measure, write_lengths
 from fastweights.experiments.sequences.options import SequenceOptions
 from fastweights.experiments.sequences.outcomes import best_baseline
+from fastweights.experiments.sequences.saved import check_own, check_task, kept_weights
 from fastweights.host import (
     ProgressDisplay,
     Stages,
@@ -33,7 +30,6 @@ from fastweights.host import (
 )
 from fastweights.kernels import SHORTEST_CHUNKED_UNROLL, restoring_backend, use_backend
 from fastweights.records import (
-    CheckpointError,
     CheckpointFolder,
     FoundCheckpoint,
     RunRecords,
@@ -41,34 +37,8 @@ from fastweights.records import (
     fitting,
     load_checkpoint,
 )
-from fastweights.tasks import SequenceModel, Sequences, Task, Trainer
-from fastweights.training import check_known_core, check_memory
-
-
-def saved_sequence_options(path: Path, command: str) -> SequenceOptions:
-    """Return the options of the run at `path`, without its folders.
-
-    Raises:
-        UserError: there is no run, or it is another command's.
-    """
-    # The command line names the data file again.
-    return replace(SequenceOptions.of_run(path, command), data=None)
-
-
-def trained(path: Path, command: str) -> tuple[SequenceModel, SequenceOptions]:
-    """Return the best weights of the run at `path`, on the CPU, and its options.
-
-    Raises:
-        UserError: there are none; one line.
-    """
-    options = saved_sequence_options(path, command)
-    check_known_core(options.core, path)
-    best = load_checkpoint(CheckpointFolder(path, milestones=()).best_path, torch.device("cpu"))
-    _check_own(best, options, path)
-    model = options.build()
-    with fitting(path):
-        model.load_state_dict(_kept_weights(best))
-    return model.eval(), options
+from fastweights.tasks import Sequences, Task, Trainer
+from fastweights.training import check_memory
 
 
 @restoring_backend()
@@ -168,14 +138,14 @@ def _restore(
 ) -> None:
     if (found := records.newest(device)) is None:
         return
-    _check_task(found.payload, options, found.path)
+    check_task(found.payload, options, found.path)
     if found.payload.get("sequences", digest) != digest:  # older checkpoints have no digest
         place = "--files " * bool(options.files) + str(source_of(options))
         raise UserError(
             f"{place} has other sequences than those that {records.path} began with: put the run's "
             "own back, or start a new run"
         )
-    _check_own(found.payload, options, found.path)
+    check_own(found.payload, options, found.path)
     with fitting(found.path):
         trainer.model.load_state_dict(found.payload["model_state_dict"])
         trainer.load_state_dict(found.payload["trainer"])
@@ -201,31 +171,14 @@ def _mend_best(trainer: Trainer, found: FoundCheckpoint, checkpoints: Checkpoint
         checkpoints.link_best(found.path, score)
 
 
-def _check_own(payload: dict[str, Any], options: SequenceOptions, path: Path) -> None:
-    """Raise a one-line `CheckpointError` if a checkpoint has other options than the run."""
-    _check_task(payload, options, path)
-    with fitting(path):
-        saved = SequenceOptions.from_dict(payload["flags"]).reaching(options.core_window)
-    check_same_run(path, differing_learning_options(saved, options))
-
-
-def _check_task(payload: dict[str, Any], options: SequenceOptions, path: Path) -> None:
-    """Raise a one-line `CheckpointError` if a checkpoint is of another task than the run."""
-    with fitting(path):
-        name = payload["flags"].get("task_name")
-        if name != options.task.name:
-            other = name or "an agent"
-            raise CheckpointError(f"{path} is a checkpoint of {other}, not of {options.task.name}")
-
-
 def _measure(
     trainer: Trainer, options: SequenceOptions, splits: dict, checkpoints: CheckpointFolder
 ) -> dict[str, Any]:
     """Return the scores of the best weights on the held-out split and the test splits."""
     best = load_checkpoint(checkpoints.best_path, next(trainer.model.parameters()).device)
-    _check_own(best, options, checkpoints.best_path)
+    check_own(best, options, checkpoints.best_path)
     with fitting(checkpoints.best_path):
-        trainer.model.load_state_dict(_kept_weights(best))
+        trainer.model.load_state_dict(kept_weights(best))
     counters = best["trainer"]["counters"]
     return measure(trainer.model, options, splits) | {
         "best_epoch": counters["epoch"],
@@ -233,15 +186,6 @@ def _measure(
         "epochs": trainer.epoch,
         "updates": trainer.updates,
     }
-
-
-def _kept_weights(best: dict[str, Any]) -> dict[str, Tensor]:
-    """The weights that a checkpoint's score is of: averages, where the run has them."""
-    average = best["trainer"].get("average")
-    if average is None:
-        return best["model_state_dict"]
-    own = "module."
-    return {n.removeprefix(own): value for n, value in average.items() if n.startswith(own)}
 
 
 def _say(task: Task, result: dict[str, Any]) -> None:

@@ -3,15 +3,28 @@
 import re
 from pathlib import Path
 
+import pytest
 import torch
 from torch.nn.functional import one_hot
 
+from fastweights.launch import formal_language, wikitext103
+from tests.small_texts import TEXT as WORDS
+from tests.small_texts import plain
+
+RUNS = ("--preset", "small", "--core", "lstm", "--core-width", "16", "--num-threads", "1")
+PARITY = [*RUNS, "--task", "parity", "--train-size", "64", "--epochs", "1", "--sizes", "2", "20"]
+TEXT = [*RUNS, "--vocabulary", "bytes", "--columns", "4", "--span", "8", "--updates", "2"]
+TEXT += ["--warm-up", "1", "--stride", "4", "--data", "texts"]
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "library.md"
 
 
 def test_the_examples_of_the_library_page(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # one of them trains an agent into `runs`
+    assert formal_language.main([*PARITY, "--xpid", "parity"]) == 0
+    words = {split: content * 6 for split, content in WORDS.items()}
+    plain(Path("texts"), "wiki.{}.tokens", words)
+    assert wikitext103.main([*TEXT, "--xpid", "text"]) == 0
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert len(blocks[0].splitlines()) <= 15  # a core in a model, with a hand-written training loop
     names: dict = {}
@@ -23,6 +36,7 @@ def test_the_examples_of_the_library_page(tmp_path, monkeypatch):
     assert right.float().mean() > 0.9  # of eight symbols, at every step
     (played,) = names["row"].episodes
     assert played.agent_steps >= 11 and names["row"].is_first.all()
+    assert names["next_token"].exp().sum().item() == pytest.approx(1, abs=1e-4)
     assert names["agent"].step >= 20_000 and names["run"].resolve().is_relative_to(tmp_path)
 
 

@@ -13,7 +13,8 @@ from fastweights.experiments.sequences.figures import figures
 from fastweights.experiments.sequences.measures import measure
 from fastweights.experiments.sequences.options import SequenceOptions
 from fastweights.experiments.sequences.presets import sequence_preset
-from fastweights.experiments.sequences.run import trained
+from fastweights.experiments.sequences.saved import open_sequence_model
+from fastweights.host import UserError
 from fastweights.launch import formal_language
 from fastweights.records.checkpoints import load_checkpoint
 from fastweights.records.log_table import read_logs
@@ -101,7 +102,7 @@ def test_the_published_selection_has_runs_of_its_own():
 def test_the_average_that_was_right_is_what_is_kept(solved):
     best = load_checkpoint(solved / "checkpoints" / "best.pt")
     average = best["trainer"]["average"]
-    model, _ = trained(solved, "formal_language")
+    model, _ = open_sequence_model(solved, "formal_language")
     for name, weights in model.state_dict().items():
         assert torch.equal(weights, average[f"module.{name}"])
         assert not torch.equal(weights, best["model_state_dict"][name])
@@ -319,3 +320,14 @@ def test_without_positions_a_transformer_says_the_same_at_every_position_of_a_po
     tokens = torch.zeros(40, 1, dtype=torch.long)
     logits = model(tokens, torch.ones_like(tokens, dtype=torch.bool))
     torch.testing.assert_close(logits, logits[:1].expand_as(logits))
+
+
+def test_a_trained_model_answers_words(solved):
+    saved = open_sequence_model(str(solved))
+    assert not saved.model.training and saved.options.core == "lstm"
+    for word in ("aa", "aaaaaaa"):
+        assert saved.answers(list(word)) == [str(i % 2) for i in range(len(word))]
+    with pytest.raises(ValueError, match=r"^unknown word 'b'; known: a"):
+        saved.answers(["a", "b"])
+    with pytest.raises(UserError, match=r"is a run of aa: use python .*formal_language"):
+        open_sequence_model(solved, "list_ops")

@@ -19,7 +19,7 @@ import torch
 from small_runs import StoppingDisplay, train
 
 from fastweights.evaluation.reports.runs import open_run
-from fastweights.experiments.sequences.run import saved_sequence_options
+from fastweights.experiments.sequences.saved import saved_sequence_options
 from fastweights.host.errors import UserError
 from fastweights.host.folder_lock import FolderLock
 from fastweights.launch import atari, evaluate, list_ops, replay, report, watch

@@ -16,7 +16,7 @@ from fastweights.evaluation.evaluation_file import evaluations_in, write_overvie
 from fastweights.evaluation.reports import sections
 from fastweights.evaluation.reports.document import to_html, to_markdown
 from fastweights.evaluation.reports.runs import grouped_runs, open_run
-from fastweights.experiments.sequences.run import saved_sequence_options
+from fastweights.experiments.sequences.saved import saved_sequence_options
 from fastweights.launch import replay
 from fastweights.records.exports import AGENT_EXPORT
 from fastweights.records.log_table import LogTable, read_logs
