@@ -15,6 +15,7 @@ from fastweights.training.environments import make_environments
 from fastweights.training.memory_needs import check_memory
 from fastweights.training.options import RunOptions
 from fastweights.training.replicas import Replicas
+from fastweights.training.schedules.choice import plan_of
 from fastweights.training.schedules.plan import Plan
 
 
@@ -32,7 +33,7 @@ def plan_for(options: RunOptions, replicas: Replicas | None = None) -> tuple[Run
         use_backend(options.kernels)
     replicas = replicas or Replicas()
     use_threads(options.num_threads, replicas.local_count)
-    plan = Plan(options, replicas)
+    plan = plan_of(options, replicas)
     compute_exactly(same_bits=plan.schedule == "lockstep")
     return plan.options, plan
 

@@ -19,7 +19,7 @@ from fastweights.host.stages import Stages
 from fastweights.kernels.cuda.launch import unavailable
 from fastweights.training.assembly import assemble
 from fastweights.training.presets import preset
-from fastweights.training.schedules.plan import Plan
+from fastweights.training.schedules.choice import plan_of
 
 STREAMS, STEPS, SIZE, ACTIONS = 3, 6, 5, 4
 NEEDS_GPU = pytest.mark.skipif(unavailable() is not None, reason=f"{unavailable()}")
@@ -121,8 +121,8 @@ def test_what_was_not_recorded_is_refused(other, by_hand):
 def test_every_schedule_has_it_where_it_was_asked_for(schedule, asked, by_hand):
     sizes = {"num_envs": 4, "batch_size": 4, "unroll_length": 3, "num_threads": 1}
     options = replace(preset("maze", "rdn"), **sizes, schedule=schedule, core_width=16)
-    plan = Plan(options)
-    plan.options = replace(plan.options, cuda_graphs=asked)  # `Plan` refuses it without a GPU
+    plan = plan_of(options)
+    plan.options = replace(plan.options, cuda_graphs=asked)  # `plan_of` refuses it without a GPU
     environments, net = assemble(plan.options, plan)
     source = plan.source(net, environments, 0, Stages("learner"))
     source.publish(0)

@@ -13,7 +13,7 @@ from fastweights.host.devices import PRECISIONS, choose_precision, processors, u
 from fastweights.launch import atari
 from fastweights.training.assembly import plan_for
 from fastweights.training.options import RunOptions
-from fastweights.training.schedules.plan import Plan
+from fastweights.training.schedules.choice import plan_of
 
 ROOT = Path(__file__).parents[2]
 CPU = torch.device("cpu")
@@ -135,7 +135,7 @@ def test_a_run_computes_float32_in_float32(schedule, same_bits, monkeypatch):
 
 @pytest.mark.parametrize("name", PRECISIONS)
 def test_actors_get_the_resolved_precision(name):
-    plan = Plan(RunOptions(device="cpu", precision=name))
+    plan = plan_of(RunOptions(device="cpu", precision=name))
     assert plan.options.precision == choose_precision(name, CPU)
 
 

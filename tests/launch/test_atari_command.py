@@ -36,9 +36,9 @@ LOCAL = """
 import sys
 from fastweights.launch import atari
 from fastweights.training.options import RunOptions
-from fastweights.training.schedules.plan import Plan
+from fastweights.training.schedules.choice import plan_of
 
-Plan(RunOptions())
+plan_of(RunOptions())
 assert not [name for name in sys.modules if name.split(".")[0] == "ray"]
 """
 

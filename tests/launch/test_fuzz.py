@@ -35,7 +35,7 @@ from fastweights.launch.cli.torchbeast_flags import translate
 from fastweights.tasks import ListOps
 from fastweights.training.checks import check_options
 from fastweights.training.options import RunOptions
-from fastweights.training.schedules.plan import Plan
+from fastweights.training.schedules.choice import plan_of
 
 
 def _agent_options(data):
@@ -90,7 +90,7 @@ def _training_command(pairs):
     def plan() -> None:
         rewritten, _ = translate(arguments)
         peek(rewritten)
-        Plan(replace(parse(rewritten).run, device="cpu"))
+        plan_of(replace(parse(rewritten).run, device="cpu"))
 
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         try:

@@ -18,7 +18,7 @@ from fastweights.tasks import CodeExecution
 from fastweights.training.checks import check_options
 from fastweights.training.options import RunOptions, changed_flags
 from fastweights.training.presets import PRESETS, preset
-from fastweights.training.schedules.plan import Plan
+from fastweights.training.schedules.choice import plan_of
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 FULL = RunOptions(core="rdn", feed_last_action=False)
@@ -207,9 +207,9 @@ def test_the_last_action_is_seen_where_the_environment_s_baselines_see_it():
     assert [parsed("--env", env).sees_last_action() for env in ("Pong", "TMaze", REPEAT)] == [
         *(False, False, True)
     ]
-    plan = Plan(parsed("--env", REPEAT, "--device", "cpu"))
+    plan = plan_of(parsed("--env", REPEAT, "--device", "cpu"))
     assert (plan.options.feed_last_action, plan.options.sees_last_action()) == (True, True)
-    assert Plan(parsed("--device", "cpu")).options.feed_last_action is False
+    assert plan_of(parsed("--device", "cpu")).options.feed_last_action is False
     assert RunOptions(env=REPEAT).network((4,), 4).feed_last_action is True
 
 
@@ -294,15 +294,15 @@ def test_ray_takes_any_number_of_environments_that_its_actors_can_share():
 
 def test_only_lockstep_needs_whole_batches_of_environments():
     published = ("--num-envs", "48", "--batch-size", "32")
-    assert Plan(parsed(*published, "--schedule", "asynchronous")).schedule == "asynchronous"
+    assert plan_of(parsed(*published, "--schedule", "asynchronous")).schedule == "asynchronous"
     with pytest.raises(ValueError, match="try --batch-size 16, or --schedule asynchronous"):
-        Plan(parsed(*published, "--device", "cpu"))
+        plan_of(parsed(*published, "--device", "cpu"))
 
 
 def test_cuda_graphs_on_another_gpu_are_refused_by_its_name(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     with pytest.raises(ValueError, match="on a CUDA GPU, not on mps: leave it out"):
-        Plan(RunOptions(cuda_graphs=True, device="mps"))
+        plan_of(RunOptions(cuda_graphs=True, device="mps"))
 
 
 def test_flags_without_a_meaning_here_are_named():

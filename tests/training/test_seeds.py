@@ -9,8 +9,8 @@ import pytest
 from fastweights.agents.network import Network
 from fastweights.host.stages import Stages
 from fastweights.training.options import RunOptions
-from fastweights.training.schedules import plan as schedules
-from fastweights.training.schedules.plan import Plan
+from fastweights.training.schedules import asynchronous as schedules
+from fastweights.training.schedules.choice import plan_of
 from fastweights.training.seeds import TEST_SEEDS, action_seed, environment_seed
 
 SEEDS, STEPS, INCARNATIONS = (0, 1, 2, 3, 1_000_000, 2**31 - 1), (0, 1600), (0, 1)
@@ -54,7 +54,7 @@ GROUPS = replace(MAZES, schedule="asynchronous", env_groups=3)
 
 
 def test_groups_play_the_games_of_a_single_group():
-    (together,), groups = (Plan(options).environments(0) for options in (MAZES, GROUPS))
+    (together,), groups = (plan_of(options).environments(0) for options in (MAZES, GROUPS))
     shown = [environments.reset().frame for environments in (together, *groups)]
     assert [len(frames) for frames in shown] == [32, 11, 11, 10]
     assert np.array_equal(shown[0], np.concatenate(shown[1:]))
@@ -63,7 +63,7 @@ def test_groups_play_the_games_of_a_single_group():
 
 @pytest.mark.parametrize("options", [MAZES, GROUPS], ids=["together", "groups"])
 def test_a_run_at_another_step_plays_other_games(options):
-    plan = Plan(options)
+    plan = plan_of(options)
 
     def shown(step: int) -> np.ndarray:
         return np.concatenate([each.reset().frame for each in plan.environments(step)])
@@ -73,7 +73,7 @@ def test_a_run_at_another_step_plays_other_games(options):
 
 
 def test_each_group_has_a_generator_of_its_own(monkeypatch):
-    plan, handed = Plan(GROUPS), []
+    plan, handed = plan_of(GROUPS), []
     monkeypatch.setattr(schedules, "Asynchronous", lambda _, groups, **how: handed.extend(groups))
     environments = plan.environments(1600)
     network = Network(GROUPS.network(environments[0].frame_shape, environments[0].num_actions))

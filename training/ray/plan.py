@@ -1,20 +1,23 @@
 """Distribution of a run over Ray: the number of actors, their resources and environments."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 
 from fastweights.agents import Network
+from fastweights.envs import Environments
 from fastweights.host import Stages, processors
 from fastweights.training.options import RunOptions
 from fastweights.training.ray.session import Session
 from fastweights.training.replicas import Replicas
 from fastweights.training.schedules.asynchronous import slots
 from fastweights.training.schedules.experience import Source
+from fastweights.training.schedules.plan import Devices, Plan
 from fastweights.training.seeds import action_seed, environment_seed
 
 
-class RayPlan:
+class RayPlan(Plan):
     """One learner's actors, `size` of them with `each` environments, and its connection to Ray.
 
     Raises:
@@ -22,8 +25,10 @@ class RayPlan:
             one line.
     """
 
-    def __init__(self, options: RunOptions, replicas: Replicas, streams: range):
-        self.options, self.replicas, self.streams = options, replicas, streams
+    schedule = "ray"
+
+    def __init__(self, options: RunOptions, replicas: Replicas, devices: Devices):
+        super().__init__(options, replicas, devices)
         if options.ray_address is None:
             self.size = self._size(processors() // replicas.local_count)
             self._check_gpus()
@@ -31,25 +36,27 @@ class RayPlan:
         else:
             self.session = Session(options.ray_address)
             self.size = self._size(self.session.cpus() // replicas.count)
-        self.each = len(streams) // self.size
+        self.each = len(self.streams) // self.size
 
-    def __str__(self) -> str:
+    def where(self) -> str:
+        """Return in words how many actors there are, and on what."""
         actors = f"{self.size} Ray actors of {self.each} environments"
-        return f"{actors} on {'GPUs' if self.options.actor_gpus else 'CPUs'}"
+        kind = "GPUs" if self.options.actor_gpus else "CPUs"
+        return f"{actors} on {kind}, learning on {self.learner}"
+
+    def environments(self, step: int) -> list[Environments]:
+        """Return a single environment, for its spaces: the actors have the others."""
+        return self.groups([1], step)
 
     def source(
-        self,
-        network: Network,
-        step: int,
-        batch_size: int,
-        learner_device: torch.device,
-        stages: Stages,
+        self, network: Network, environments: Sequence[Environments], step: int, stages: Stages
     ) -> Source:
-        """Return the source of rollouts; see `Plan.source`."""
+        """Return the source of rollouts, and close the environment; see `Plan.source`."""
         from fastweights.training.ray.actors import RayActors
         from fastweights.training.ray.wire import rollout_form
         from fastweights.training.ray.worker import Job
 
+        environments[0].close()
         options, ahead = self.options, self.options.queue_size
         own = replace(options, num_threads=max(1, int(options.actor_cpus)))
 
@@ -71,8 +78,8 @@ class RayPlan:
             cpus=options.actor_cpus,
             gpus=options.actor_gpus,
             form=rollout_form(network, options.unroll_length, self.each),
-            slots=slots([self.each], batch_size, self.size if ahead is None else ahead),
-            learner_device=learner_device,
+            slots=slots([self.each], self.batch_size, self.size if ahead is None else ahead),
+            learner_device=self.learner,
             stages=stages,
         )
 

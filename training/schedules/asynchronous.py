@@ -19,6 +19,7 @@ from fastweights.agents import Actor, Network, WeightStore
 from fastweights.envs import Environments
 from fastweights.host import Stages, leave_behind
 from fastweights.training.schedules.experience import Experience
+from fastweights.training.schedules.plan import Plan
 from fastweights.training.schedules.rollout_queue import Closed, QueuedSource
 
 STUCK_AFTER = 60.0  # seconds in one stage before a warning
@@ -31,6 +32,41 @@ class Group(NamedTuple):
 
     environments: Environments
     generator: torch.Generator
+
+
+class AsynchronousPlan(Plan):
+    """The plan of an asynchronous run."""
+
+    schedule = "asynchronous"
+
+    def environments(self, step: int) -> list[Environments]:
+        """Return groups of environments, which differ by at most one in size."""
+        groups = min(self.options.env_groups, len(self.streams))
+        each, more = divmod(len(self.streams), groups)
+        return self.groups([each + (group < more) for group in range(groups)], step)
+
+    def source(
+        self, network: Network, environments: Sequence[Environments], step: int, stages: Stages
+    ) -> "Asynchronous":
+        """Return the source of rollouts; see `Plan.source`."""
+        first, ahead = self.replicas.rank * len(environments), self.options.queue_size
+        return Asynchronous(
+            network,
+            [
+                Group(group, self.generator(step, number))
+                for number, group in enumerate(environments, first)
+            ],
+            length=self.options.unroll_length,
+            slots=slots(
+                [group.num_envs for group in environments],
+                self.batch_size,
+                len(environments) if ahead is None else ahead,
+            ),
+            actor_device=self.actor,
+            learner_device=self.learner,
+            graphed=self.options.cuda_graphs,
+            stages=stages,
+        )
 
 
 class Asynchronous(QueuedSource):

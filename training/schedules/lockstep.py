@@ -5,7 +5,8 @@ the same machine gives bit-identical logs.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import gcd
 from typing import Any, Self
 
 import torch
@@ -14,7 +15,46 @@ from fastweights.agents import Actor, Network
 from fastweights.envs import Environments
 from fastweights.host import Stages, one_line
 from fastweights.records import check_plain
+from fastweights.training.options import RunOptions
+from fastweights.training.replicas import Replicas
 from fastweights.training.schedules.experience import Experience
+from fastweights.training.schedules.plan import Devices, Plan
+
+
+class LockstepPlan(Plan):
+    """The plan of a run in lockstep; raises also for a batch of a part of the environments."""
+
+    schedule = "lockstep"
+
+    def __init__(self, options: RunOptions, replicas: Replicas, devices: Devices):
+        super().__init__(options, replicas, devices)
+        if options.num_envs % options.batch_size:
+            raise ValueError(
+                f"--num-envs {options.num_envs} is not a multiple of --batch-size "
+                f"{options.batch_size}: every update takes the rollouts of a whole batch of "
+                f"environments; try --batch-size {gcd(options.num_envs, options.batch_size)}, or "
+                "--schedule asynchronous"
+            )
+
+    def environments(self, step: int) -> list[Environments]:
+        """Return all of this learner's environments, as one group."""
+        return self.groups([len(self.streams)], step)
+
+    def source(
+        self, network: Network, environments: Sequence[Environments], step: int, stages: Stages
+    ) -> "Lockstep":
+        """Return the source of rollouts; see `Plan.source`."""
+        return Lockstep(
+            network,
+            environments[0],
+            length=self.options.unroll_length,
+            device=self.actor,
+            generator=self.generator(step, 0),
+            streams=self.streams,
+            of=self.options.num_envs,
+            graphed=self.options.cuda_graphs,
+            stages=stages,
+        )
 
 
 class Lockstep:
