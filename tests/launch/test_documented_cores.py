@@ -1,7 +1,9 @@
 """The example cores of docs/cores.md: their code from the page works in a real run."""
 
 import re
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -9,7 +11,8 @@ from pathlib import Path
 import pytest
 from small_runs import logged, train
 
-from fastweights.cores import CORES, import_core
+from fastweights.cores import CORES, build_core, import_core
+from fastweights.cores.lstm import LSTMConfig
 from fastweights.cores.options import is_named_by_size
 from fastweights.training.presets import preset
 from tests.cores import test_contract, test_inspect
@@ -87,3 +90,12 @@ def test_it_trains_from_the_command_line(documented, tmp_path):
     maze = ("--env", "TMaze", "--core", documented, "--core-width", 16, "--total-steps", 40)
     assert train(tmp_path, "run", *maze) == 0
     assert logged(tmp_path / "run")["step"] == [20, 40]
+
+
+def test_a_kind_defined_in_a_notebook_has_a_name(monkeypatch):
+    """The cells of a notebook are the module `__main__`, as a script is; a cell may run again."""
+    monkeypatch.setitem(CORES, "__main__:in_a_cell", CORES["lstm"])  # before the cell was changed
+    own = replace(CORES["lstm"], config=LSTMConfig(width=5))
+    monkeypatch.setattr(sys.modules["__main__"], "in_a_cell", own, raising=False)
+    import_core("__main__:in_a_cell")
+    assert build_core("__main__:in_a_cell", 3).output_size == 5
