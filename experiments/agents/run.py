@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from pathlib import Path
 
-from fastweights.agents import ImageStem, Network
+from fastweights.agents import ImageStem, LearnerConfig, Network
 from fastweights.cores import count_parameters
 from fastweights.envs import resolve
 from fastweights.evaluation import PeriodicTest, before_training, show_trained
@@ -198,6 +198,13 @@ def _say_what(options: RunOptions, network: Network, plan: Plan, path: Path) -> 
         f"run folder: {path}",
         flush=True,
     )
+    is_published_length = options.learner.total_steps == LearnerConfig.total_steps
+    if is_published_length and rules and plan.learner.type == "cpu":
+        print(
+            f"note: {options.learner.total_steps:,} agent steps take days without a GPU; --preset "
+            "quick learns in minutes, --preset afternoon in an hour",
+            file=sys.stderr,
+        )
 
 
 def _say_how_to_go_on(options: RunOptions, path: Path, steps: int) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 import small_runs
+from small_runs import StoppingDisplay
 
 from fastweights.agents.learner import Learner
 from fastweights.experiments import run_agent
@@ -70,3 +71,12 @@ def test_a_run_says_only_what_applies_to_it(options, said, tmp_path, capsys):
     assert small_runs.train(tmp_path, "run", "--total-steps", 20, *precision, *options) == 0
     line = capsys.readouterr().out.splitlines()[0]
     assert line.endswith(said)
+
+
+@pytest.mark.parametrize("steps", [[], ["--total-steps", "100000"]], ids=["published", "shorter"])
+def test_a_run_for_days_names_the_presets_for_a_laptop(steps, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("fastweights.experiments.agents.run.ProgressDisplay", StoppingDisplay)
+    small = [*small_runs.SMALL, "--core", "feedforward", "--stem", "shallow", "--device", "cpu"]
+    where = ["--savedir", str(tmp_path), "--xpid", "run"]
+    assert atari.main(["--env", "Pong", *small, *where, *steps]) == 130
+    assert ("--preset quick learns in minutes" in capsys.readouterr().err) == (not steps)
