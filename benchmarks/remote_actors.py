@@ -28,7 +28,7 @@ from benchmarks.timing import logged_rate, median_ratio, play_rounds
 from fastweights.agents import Actor, Network
 from fastweights.host import Stages, UserError, choose_precision, user_input
 from fastweights.records import read_logs
-from fastweights.training import Plan, RunOptions, preset
+from fastweights.training import RunOptions, plan_of, preset
 from fastweights.training.ray.guard import users
 from fastweights.training.ray.wire import pack, rollout_form, unpack
 from fastweights.training.schedules.experience import Experience, Source
@@ -95,7 +95,7 @@ def _rate(game: str, core: str, updates: int, kind: tuple[str, ...]) -> float:
 def wire(game: str, core: str, rollouts: int) -> dict[str, Any]:
     """Return bytes and seconds of one message: medians over `rollouts` with random actions."""
     with user_input():
-        plan = Plan(replace(_options(game, core), schedule="lockstep"))
+        plan = plan_of(replace(_options(game, core), schedule="lockstep"))
         (environments,) = plan.environments(0)
     options = plan.options
     network = Network(options.network(environments.frame_shape, environments.num_actions))
@@ -145,7 +145,7 @@ def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
 def recovery(game: str, core: str, rounds: int) -> dict[str, Any]:
     """Return for each round the seconds from `kill -9` of an actor to its replacement's rollout."""
     with user_input():
-        plan, found = Plan(replace(_options(game, core), engine="ray")), []
+        plan, found = plan_of(replace(_options(game, core), engine="ray")), []
         environments = plan.environments(0)
     options = plan.options
     network = Network(options.network(environments[0].frame_shape, environments[0].num_actions))

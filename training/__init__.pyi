@@ -40,6 +40,7 @@ from .saved_agent import module_arguments as module_arguments
 from .saved_agent import open_agent as open_agent
 from .saved_agent import take_weights as take_weights
 from .saved_agent import with_full_path as with_full_path
+from .schedules.choice import plan_of as plan_of
 from .schedules.plan import Plan as Plan
 from .seeds import TEST_SEEDS as TEST_SEEDS
 from .unused_options import check_engine as check_engine

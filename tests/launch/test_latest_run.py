@@ -50,7 +50,7 @@ def moving_latest(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("command", "options", "display"),
     [
-        (atari, AGENT, "agent_run"),
+        (atari, AGENT, "agents.run"),
         (list_ops, LISTS, "learning"),
         (wikitext103, TEXTS, "learning"),
     ],
@@ -76,7 +76,7 @@ def test_the_run_that_is_opened_is_the_run_whose_options_were_read(
     ("command", "next_step", "arguments", "made"),
     [
         (evaluate, "check_plays", ("--episodes", "2", "--clip-seconds", "1"), "evaluations"),
-        (watch, "visible_environments", ("--frames", "2"), "clips"),
+        (watch, "environments_to_film", ("--frames", "2"), "clips"),
     ],
 )
 def test_what_a_trained_agent_makes_stays_in_the_run_that_was_loaded(
