@@ -220,4 +220,7 @@ def _say_how_to_evaluate(options: RunOptions, path: Path) -> None:
     if options.disable_checkpoint:
         print(f"nothing was saved to evaluate (--disable-checkpoint); the log: {path / 'logs.csv'}")
         return
+    if options.core.startswith("__main__:"):  # a notebook's memory, which no command can import
+        print(f"to evaluate, where it is defined: open_agent({str(path)!r}, core={options.core!r})")
+        return
     print(f"to evaluate:\n  {typed_command('evaluate', path, *module_arguments(options))}")

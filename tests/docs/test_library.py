@@ -36,6 +36,7 @@ def test_the_examples_of_the_library_page(tmp_path, monkeypatch):
     assert right.float().mean() > 0.9  # of eight symbols, at every step
     (played,) = names["row"].episodes
     assert played.agent_steps >= 11 and names["row"].is_first.all()
+    assert set(names["saved_answers"]) <= {"T", "F"}
     assert names["next_token"].exp().sum().item() == pytest.approx(1, abs=1e-4)
     assert names["agent"].step >= 20_000 and names["run"].resolve().is_relative_to(tmp_path)
 

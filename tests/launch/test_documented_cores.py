@@ -92,10 +92,13 @@ def test_it_trains_from_the_command_line(documented, tmp_path):
     assert logged(tmp_path / "run")["step"] == [20, 40]
 
 
-def test_a_kind_defined_in_a_notebook_has_a_name(monkeypatch):
+def test_a_kind_defined_in_a_notebook_has_a_name(tmp_path, monkeypatch, capsys):
     """The cells of a notebook are the module `__main__`, as a script is; a cell may run again."""
     monkeypatch.setitem(CORES, "__main__:in_a_cell", CORES["lstm"])  # before the cell was changed
     own = replace(CORES["lstm"], config=LSTMConfig(width=5))
     monkeypatch.setattr(sys.modules["__main__"], "in_a_cell", own, raising=False)
     import_core("__main__:in_a_cell")
     assert build_core("__main__:in_a_cell", 3).output_size == 5
+    assert train(tmp_path, "a", "--core", "__main__:in_a_cell", "--total-steps", 20) == 0
+    said = capsys.readouterr().out  # names no command, none of which could import it
+    assert "evaluate, where it is defined: open_agent(" in said and "evaluate.py" not in said
