@@ -72,7 +72,7 @@ def compute_exactly(same_bits: bool = False) -> None:
 
     `same_bits`: also make cuDNN's convolutions deterministic, which is slower.
     """
-    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.deterministic = same_bits
 
 

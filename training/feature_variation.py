@@ -51,7 +51,7 @@ class FeatureVariation:
     docs/design/stems.md). Blank frames are left out. Stems of vectors are not measured.
 
     Measured are the passes with a gradient before the batch's first gradient step: all frames of
-    the batch, or of its first minibatch, in however many micro-batches.
+    this learner's share of the batch, or of its first minibatch, in however many micro-batches.
     """
 
     def __init__(self, network: Network, optimizer: Optimizer):

@@ -65,8 +65,8 @@ _NOT_RESCUED = (UserError, WeightsApart)
 class Training:
     """The learner and its run's records; `source` is the schedule.
 
-    With several `replicas`, the log is about all learners, but its seconds and queues are this
-    learner's. All learners stop if one of them is told to.
+    With several `replicas`, the log is about all learners, but its seconds, queues and feature
+    variation are this learner's. All learners stop if one of them is told to.
 
     Args:
         options: the run's options.

@@ -137,7 +137,8 @@ PRESETS = {
 def preset(name: str, core: str, env: str | None = None) -> RunOptions:
     """Return a preset's options for a core and a game (default: the preset's).
 
-    A preset's environment options belong to its game: another game has none.
+    A preset's environment options belong to its game: another game has none. Its Atari protocol is
+    for Atari's games only.
 
     Raises:
         ValueError: an unknown preset; one line that lists the known.
@@ -148,7 +149,17 @@ def preset(name: str, core: str, env: str | None = None) -> RunOptions:
         return options
     if options.env_options and not _is_same_game(env, options.env):
         options = replace(options, env_options=())
+    if options.protocol != RunOptions.protocol and not _is_atari(env):
+        options = replace(options, protocol=RunOptions.protocol)
     return replace(options, env=env)
+
+
+def _is_atari(env: str) -> bool:
+    """Return whether a name means an Atari game; unknown names are reported later."""
+    try:
+        return resolve(env).rom is not None
+    except ValueError:
+        return True
 
 
 def _is_same_game(one: str, other: str) -> bool:

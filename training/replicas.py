@@ -38,9 +38,9 @@ class LostLearner(UserError):
 class Replicas:
     """This process's place among the learners, and their communication.
 
-    With one learner (`rank` 0 of `count` 1) the methods leave their arguments as they are. Every
-    method below `share` must be called by all learners or none. It raises `LostLearner` if one
-    ended.
+    With one learner (`rank` 0 of `count` 1) the methods leave their arguments as they are.
+    `joined`, `sum`, `gather` and `broadcast` must be called by all learners or by none. They raise
+    `LostLearner` if one ended.
     """
 
     def __init__(self, rank: int = 0, count: int = 1, local_rank: int = 0, local_count: int = 1):

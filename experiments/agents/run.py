@@ -44,6 +44,7 @@ from fastweights.training import (
     take_weights,
     train,
     try_out,
+    with_full_path,
 )
 
 
@@ -62,6 +63,7 @@ def run_agent(options: RunOptions, saved: SavedAgent | None = None) -> int:
     """
     with user_input():
         options = RunOptions.from_dict(options.to_dict())  # checks and converts the types
+        options = with_full_path(options)
         check_options(options)
     if options.tune_memory:
         tune_allocator()

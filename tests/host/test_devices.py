@@ -9,7 +9,13 @@ import pytest
 import torch
 
 from fastweights.host import devices
-from fastweights.host.devices import PRECISIONS, choose_precision, processors, use_threads
+from fastweights.host.devices import (
+    PRECISIONS,
+    choose_precision,
+    compute_exactly,
+    processors,
+    use_threads,
+)
 from fastweights.launch import atari
 from fastweights.training.assembly import plan_for
 from fastweights.training.options import RunOptions
@@ -154,3 +160,14 @@ def test_the_environment_says_how_many_cpus_there_are(monkeypatch):
     for told, found in (("3", 3), ("", 9)):
         monkeypatch.setenv("FASTWEIGHTS_CPUS", told)
         assert processors() == found
+
+
+def test_float32_is_exact_whatever_was_set_before(monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        compute_exactly()
+        assert not torch.backends.cudnn.allow_tf32 and not torch.backends.cuda.matmul.allow_tf32
+    finally:
+        torch.set_float32_matmul_precision(before)

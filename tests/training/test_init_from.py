@@ -103,6 +103,15 @@ def test_latest_means_the_run_that_is_latest_before_the_new_one(teacher, tmp_pat
     assert replay.main([str(runs / "second")]) == 0
 
 
+def test_python_names_the_other_run_in_full_too(teacher, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(teacher.parent)
+    begun = replace(open_agent(teacher).options, init_from="teacher", savedir=tmp_path, xpid="new")
+    assert run_agent(begun) == 0
+    assert open_agent(tmp_path / "new").options.init_from == teacher.resolve()
+    assert run(tmp_path / "new", "--auto-resume", "--init-from", "teacher") == 0
+    assert "has finished" in capsys.readouterr().out
+
+
 def test_python_cannot_resume_with_other_options_or_elsewhere(teacher, tmp_path):
     saved = open_agent(teacher)
     shorter = replace(saved.options, env_options={"corridor": 5})

@@ -26,6 +26,11 @@ def test_a_preset_for_another_game_leaves_its_own_options_out():
     assert preset("maze", "rdn", env="Catch").env_options == ()
 
 
+def test_a_preset_s_atari_protocol_is_for_atari():
+    assert preset("published", "rdn", env="Pong").protocol == "published"
+    assert preset("published", "rdn", env="Catch").protocol == "full-game"
+
+
 def test_numbers_of_numpy_are_numbers(options, tmp_path):
     learner = replace(options.learner, learning_rate=np.logspace(-4, -3, 2)[1])
     assert run_agent(replace(options, learner=learner, seed=np.int64(3))) == 0
