@@ -6,6 +6,7 @@ from .building import core_config as core_config
 from .building import core_kind as core_kind
 from .building import growth as growth
 from .building import import_core as import_core
+from .building import in_main_program as in_main_program
 from .core import Core as Core
 from .core import detach as detach
 from .core import unroll_by_steps as unroll_by_steps

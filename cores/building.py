@@ -41,13 +41,17 @@ def import_core(name: str | None) -> None:
     Raises:
         ValueError: an unknown name, no such module, or one without such a kind of core; one line.
     """
-    in_a_notebook = name is not None and name.startswith("__main__:")  # whose cells may change
-    if name is None or (name in CORES and not in_a_notebook):
+    if name is None or (name in CORES and not in_main_program(name)):  # whose cells may change
         return
     if ":" not in name:
         core_kind(name)  # raises
     module = import_named(name, "my_module:name")
     CORES[name] = kind_in(module, name.rpartition(":")[2])
+
+
+def in_main_program(name: str) -> bool:
+    """Return whether a notebook or script itself defines the core: no command can import it."""
+    return name.startswith("__main__:")
 
 
 def core_arguments(name: str) -> list[str]:

@@ -23,7 +23,7 @@ from fastweights.envs.interface import (
     check_finite,
 )
 from fastweights.envs.observations import frame_format
-from fastweights.envs.pictures import as_pictures
+from fastweights.envs.pictures import NoPictures, as_pictures
 from fastweights.host import did_you_mean, one_line
 
 UNKNOWN_SPEED = 8.0  # steps a second of a game without `render_fps`
@@ -120,12 +120,12 @@ class GymnasiumEnvironments:
         """Return the current pictures.
 
         Raises:
-            ValueError: the environments were made without `render=True`.
+            NoPictures: the environments were made without `render=True`.
             BrokenEnvironment: the game's `render` raises, returns no picture, or one of another
                 size than before.
         """
         if self._vector_env.render_mode is None:
-            raise ValueError("render() needs render=True at construction")
+            raise NoPictures("render() needs render=True at construction")
         try:
             rendered = self._vector_env.render()
         except gymnasium.error.Error:  # such as a package that is not installed

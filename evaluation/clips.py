@@ -61,22 +61,23 @@ def visible_environments(agent: SavedAgent, plan: GamePlan) -> Environments:
 
     Raises `NoPictures`, and `ValueError` as `environments_of_plan` does.
     """
+    environments = environments_of_plan(agent.options, plan, 1, plan.seed, render=True)
     try:
-        environments = environments_of_plan(agent.options, plan, 1, plan.seed, render=True)
         environments.reset()
         environments.render()
     except gymnasium.error.Error as error:
+        environments.close()
         raise NoPictures(f"{agent.options.env} cannot be drawn: {error}") from error
     return environments
 
 
-def environments_to_film(agent: SavedAgent, plan: GamePlan) -> tuple[Environments, bool]:
-    """Return the plan's first game, and whether it draws pictures; if not, a line is on stderr."""
+def environments_to_film(agent: SavedAgent, plan: GamePlan) -> Environments:
+    """Return the plan's first game; if it draws no pictures, a line is on stderr."""
     try:
-        return visible_environments(agent, plan), True
+        return visible_environments(agent, plan)
     except NoPictures as reason:
         print(f"note: no pictures of the game in the film: {reason}", file=sys.stderr)
-        return environments_of_plan(agent.options, plan, 1, plan.seed), False
+        return environments_of_plan(agent.options, plan, 1, plan.seed)
 
 
 def clip_path(agent: SavedAgent, plan: GamePlan, action_mode: ActionMode, ending: str) -> Path:

@@ -93,12 +93,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check(options)
         device = choose_device(options.device)
         (agent,) = options.agents([options.run], device)
-        environments, draws = environments_to_film(agent, options.game)
+        environments = environments_to_film(agent, options.game)
         check_actions(agent.network, environments)
     for warning in agent.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     fps = environments.steps_per_second
-    played = episode(agent, environments, options.action_mode, options.seed, device, draws)
+    played = episode(agent, environments, options.action_mode, options.seed, device)
     pictures = filmed(agent, environments, played, _limit(options, fps))
     if options.live:
         show_pictures(pictures, film_title(agent), fps)

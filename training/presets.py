@@ -5,7 +5,7 @@ from typing import Any
 
 from fastweights.agents import LearnerConfig
 from fastweights.cores import CORES, of_core, preset_of_core
-from fastweights.envs import resolve
+from fastweights.envs import Name, resolve
 from fastweights.host import one_of
 from fastweights.training.options import RunOptions
 
@@ -155,16 +155,21 @@ def preset(name: str, core: str, env: str | None = None) -> RunOptions:
 
 
 def _is_atari(env: str) -> bool:
-    """Return whether a name means an Atari game; unknown names are reported later."""
-    try:
-        return resolve(env).rom is not None
-    except ValueError:
-        return True
+    found = _resolved(env)
+    return found is None or found.rom is not None
 
 
 def _is_same_game(one: str, other: str) -> bool:
-    """Return whether two names mean the same game; unknown names are reported later."""
+    """Return whether two names mean the same game."""
+    if one == other:
+        return True
+    found, known = _resolved(one), _resolved(other)
+    return found is not None and known is not None and found[:2] == known[:2]
+
+
+def _resolved(env: str) -> Name | None:
+    """Return what a name means; None for an unknown name, which is reported later."""
     try:
-        return one == other or resolve(one)[:2] == resolve(other)[:2]
+        return resolve(env)
     except ValueError:
-        return False
+        return None

@@ -22,11 +22,10 @@ def episode(
     action_mode: ActionMode,
     seed: int,
     device: torch.device,
-    draws: bool = True,
 ) -> Iterator[Moment]:
-    """Yield the moments of a game that the agent plays, with its pictures if it `draws`."""
+    """Yield the moments of a game that the agent plays."""
     player = Player(agent.network, environments, action_mode=action_mode, seed=seed, device=device)
-    return moments(player, draws)
+    return moments(player)
 
 
 def filmed(

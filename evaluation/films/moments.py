@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastweights.envs import Environments, NoPictures
 from fastweights.evaluation.player import Player
 
 
@@ -24,14 +25,14 @@ class Moment(NamedTuple):
     game_over: bool  # by the action
 
 
-def moments(player: Player, draws: bool = True) -> Iterator[Moment]:
-    """Yield the rest of the first environment's game, with pictures if it `draws`.
+def moments(player: Player) -> Iterator[Moment]:
+    """Yield the rest of the first environment's game, with pictures if it draws them.
 
     `player` has taken a moment's action when the moment is yielded.
     """
     step, over = 0, False
     while not over:
-        row, picture = player.row, player.environments.render()[0] if draws else None
+        row, picture = player.row, _picture(player.environments)
         layers = [_first(layer) for layer in player.inspect()]
         decision = player.step()
         over = any(episode.env == 0 for episode in player.row.episodes)
@@ -49,6 +50,13 @@ def moments(player: Player, draws: bool = True) -> Iterator[Moment]:
             game_over=over,
         )
         step += 1
+
+
+def _picture(environments: Environments) -> np.ndarray | None:
+    try:
+        return environments.render()[0]
+    except NoPictures:
+        return None
 
 
 def _first(layer: dict) -> dict[str, np.ndarray]:

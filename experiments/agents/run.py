@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from fastweights.agents import ImageStem, LearnerConfig, Network
-from fastweights.cores import count_parameters
+from fastweights.cores import count_parameters, in_main_program
 from fastweights.envs import resolve
 from fastweights.evaluation import PeriodicTest, before_training, show_trained
 from fastweights.host import (
@@ -214,7 +214,8 @@ def _say_how_to_go_on(options: RunOptions, path: Path, steps: int) -> None:
         print(f"stopped at {steps:,} agent steps; nothing was saved (--disable-checkpoint)")
         return
     command = typed_command("atari", "--resume", path, *module_arguments(options))
-    print(f"saved at {steps:,} agent steps; to go on:\n  {command}")
+    how = "" if in_main_program(options.core) else f"; to go on:\n  {command}"
+    print(f"saved at {steps:,} agent steps{how}")
     _say_how_to_evaluate(options, path)
 
 
@@ -222,7 +223,7 @@ def _say_how_to_evaluate(options: RunOptions, path: Path) -> None:
     if options.disable_checkpoint:
         print(f"nothing was saved to evaluate (--disable-checkpoint); the log: {path / 'logs.csv'}")
         return
-    if options.core.startswith("__main__:"):  # a notebook's memory, which no command can import
+    if in_main_program(options.core):
         print(f"to evaluate, where it is defined: open_agent({str(path)!r}, core={options.core!r})")
         return
     print(f"to evaluate:\n  {typed_command('evaluate', path, *module_arguments(options))}")

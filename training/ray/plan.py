@@ -26,8 +26,12 @@ class RayPlan(Plan):
     """
 
     schedule = "ray"
+    gpu_option = "--actor-gpus"
 
     def __init__(self, options: RunOptions, replicas: Replicas, devices: Devices):
+        if not options.actor_gpus:
+            cpu = torch.device("cpu")  # assumed to be like this machine's
+            devices = devices._replace(actor=cpu)
         super().__init__(options, replicas, devices)
         if options.ray_address is None:
             self.size = self._size(processors() // replicas.local_count)
@@ -37,6 +41,10 @@ class RayPlan(Plan):
             self.session = Session(options.ray_address)
             self.size = self._size(self.session.cpus() // replicas.count)
         self.each = len(self.streams) // self.size
+
+    def acts_on_gpu(self, options: RunOptions) -> bool:
+        """Return whether the actors have GPUs, which need not be this machine's."""
+        return options.actor_gpus > 0
 
     def where(self) -> str:
         """Return in words how many actors there are, and on what."""

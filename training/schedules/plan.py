@@ -32,8 +32,6 @@ class Devices(NamedTuple):
         device = _device(options.device, "--device", replicas)
         actor = _device(options.actor_device, "--actor-device", replicas) or device
         learner = _device(options.learner_device, "--learner-device", replicas) or device
-        if options.engine == "ray" and not options.actor_gpus:
-            actor = torch.device("cpu")  # assumed to be like this machine's
         return cls(actor, learner)
 
 
@@ -49,6 +47,7 @@ class Plan(ABC):
     """
 
     schedule: ClassVar[Schedule]
+    gpu_option: ClassVar[str] = "--device cuda"  # lets actions be chosen on a GPU
 
     def __init__(self, options: RunOptions, replicas: Replicas, devices: Devices):
         self.replicas = replicas
@@ -56,7 +55,12 @@ class Plan(ABC):
         self.streams = replicas.share(options.num_envs, "--num-envs")
         self.batch_size = len(replicas.share(options.batch_size, "--batch-size"))
         _check_minibatches(options, self.batch_size)
-        _check_cuda_graphs(options, self.actor)
+        if options.cuda_graphs and not self.acts_on_gpu(options):
+            raise ValueError(
+                "--cuda-graphs needs actions to be chosen on a CUDA GPU, not on "
+                f"{self.actor.type}: leave it out, --no-cuda-graphs, or choose them on such a GPU, "
+                f"{self.gpu_option}"
+            )
         precision = choose_precision(options.precision, self.learner, self.actor)
         feeds = options.sees_last_action()
         self.options = replace(options, precision=precision, feed_last_action=feeds)
@@ -70,6 +74,10 @@ class Plan(ABC):
         """Return in words where actions are chosen and gradients are computed."""
         devices = " and ".join(dict.fromkeys((str(self.actor), str(self.learner))))
         return f"{self.schedule} on {devices}"
+
+    def acts_on_gpu(self, options: RunOptions) -> bool:
+        """Return whether actions are chosen on a CUDA GPU."""
+        return self.actor.type == "cuda"
 
     @abstractmethod
     def environments(self, step: int) -> list[Environments]:
@@ -110,17 +118,6 @@ def _device(name: str | None, option: str, replicas: Replicas) -> torch.device |
         return None
     device = replicas.device(choose_device(name, option), option)
     return choose_device(str(device), option)
-
-
-def _check_cuda_graphs(options: RunOptions, acting: torch.device) -> None:
-    """Check that actions are chosen on a CUDA GPU; with Ray, the actors' GPUs count."""
-    on_gpu = options.actor_gpus > 0 if options.engine == "ray" else acting.type == "cuda"
-    if options.cuda_graphs and not on_gpu:
-        how = "--actor-gpus" if options.engine == "ray" else "--device cuda"
-        raise ValueError(
-            f"--cuda-graphs needs actions to be chosen on a CUDA GPU, not on {acting.type}: leave "
-            f"it out, --no-cuda-graphs, or choose them on such a GPU, {how}"
-        )
 
 
 def _check_minibatches(options: RunOptions, share: int) -> None:
