@@ -44,7 +44,7 @@ from fastweights.agents.objectives import Estimates
 from fastweights.host import Stages, UserError, one_line_errors, user_input
 from fastweights.launch.cli.parser import Parser
 from fastweights.records import fitting
-from fastweights.training import SavedAgent, assemble, open_agent, plan_for
+from fastweights.training import SavedAgent, assembled, open_agent, plan_for
 from fastweights.training.saved_agent import unpack
 from fastweights.training.schedules.experience import Source, batches
 
@@ -151,13 +151,12 @@ def measured(agent: SavedAgent, updates: int, learning_rate: float | None) -> li
         )
     with user_input():
         options, plan = plan_for(options)
-        environments, network = assemble(options, plan, agent.step)
-    learner = Learner(network, options.learner, seed=options.seed)
-    with fitting(agent.path):
-        unpack(agent.payload, learner)
-    other = copy.deepcopy(network)
     found: list[Moved] = []
-    with plan.source(network, environments, agent.step, Stages("learner")) as source:
+    with assembled(options, plan, Stages("learner"), agent.step) as (network, source, _):
+        learner = Learner(network, options.learner, seed=options.seed)
+        with fitting(agent.path):
+            unpack(agent.payload, learner)
+        other = copy.deepcopy(network)
         taken = _taken(source, options.batch_size)
         for elsewhere, rollout in islice(zip(taken, taken, strict=False), UNUSED // 2, None):
             found.append(moved(learner, other, rollout, elsewhere))

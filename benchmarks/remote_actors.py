@@ -146,7 +146,7 @@ def recovery(game: str, core: str, rounds: int) -> dict[str, Any]:
     """Return for each round the seconds from `kill -9` of an actor to its replacement's rollout."""
     with user_input():
         plan, found = plan_of(replace(_options(game, core), engine="ray")), []
-        environments = plan.environments(0)
+        environments = list(plan.environments(0))
     options = plan.options
     network = Network(options.network(environments[0].frame_shape, environments[0].num_actions))
     source = plan.source(network, environments, 0, Stages("learner"))

@@ -58,7 +58,7 @@ def measure_parts(options: RunOptions, seconds: float) -> dict[str, float]:
     if options.tune_memory:
         tune_allocator()
     options, plan = plan_for(options)
-    environments = plan.environments(0)[0]
+    environments = next(plan.environments(0))
     network = Network(options.network(environments.frame_shape, environments.num_actions))
     network.to(plan.learner)
     steps = environments.num_envs  # of one group, which steps in one call

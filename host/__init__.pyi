@@ -15,6 +15,7 @@ from .devices import choose_device as choose_device
 from .devices import choose_precision as choose_precision
 from .devices import compute_exactly as compute_exactly
 from .devices import processors as processors
+from .devices import restoring_torch as restoring_torch
 from .devices import use_threads as use_threads
 from .errors import EXIT_CODE as EXIT_CODE
 from .errors import UserError as UserError

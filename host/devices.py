@@ -2,6 +2,8 @@
 
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -74,6 +76,20 @@ def compute_exactly(same_bits: bool = False) -> None:
     """
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.deterministic = same_bits
+
+
+@contextmanager
+def restoring_torch() -> Iterator[None]:
+    """Restore torch's number of threads, TF32 and cuDNN's determinism at the end of the block."""
+    threads, cudnn = torch.get_num_threads(), torch.backends.cudnn
+    tf32, deterministic = cudnn.allow_tf32, cudnn.deterministic
+    matmul_tf32 = torch.backends.cuda.matmul.allow_tf32
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        cudnn.allow_tf32, cudnn.deterministic = tf32, deterministic
+        torch.backends.cuda.matmul.allow_tf32 = matmul_tf32
 
 
 def choose_precision(name: str, *devices: torch.device) -> str:

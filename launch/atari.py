@@ -23,7 +23,7 @@ from fastweights.host import one_line_errors, user_input
 from fastweights.launch.cli.atari_options import CommandLine, parse, peek
 from fastweights.launch.cli.resuming import check_unfinished, has_finished, saved_run
 from fastweights.launch.cli.torchbeast_flags import translate
-from fastweights.training import check_resumed, mark_finished
+from fastweights.training import as_resumed, mark_finished
 
 
 @one_line_errors
@@ -35,9 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         saved = saved_run(known)
         command = parse(arguments, saved.options if saved else None)
         if saved:
-            check_resumed(saved, command.run)
+            as_resumed(saved, command.run)  # here, before anything is said
             if known.preset is not None:  # which an automatic resumption would not see otherwise
-                check_resumed(saved, parse(arguments).run)
+                as_resumed(saved, parse(arguments).run)
             if command.run.auto_resume and has_finished(saved):
                 mark_finished(saved)
                 print(f"{saved.run} has finished its {saved.step:,} agent steps")

@@ -26,6 +26,7 @@ from fastweights.host import (
     ProgressDisplay,
     Stages,
     one_line_errors,
+    restoring_torch,
     typed_command,
     user_input,
 )
@@ -35,7 +36,7 @@ from fastweights.records import resolved_run
 from fastweights.training import (
     Hashed,
     Named,
-    assemble,
+    assembled,
     check_module,
     first_updates,
     hash_conditions,
@@ -65,6 +66,7 @@ class ReplayOptions(Named):
 
 @one_line_errors
 @restoring_backend()
+@restoring_torch()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     asked = typed_options(ReplayOptions, arguments, prog=typed_command("replay"))
@@ -76,19 +78,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         asked.check({run: options})
         expected = first_updates(recorded, asked.updates)
         options, plan = plan_for(options)
-        environments, network = assemble(options, plan)
-        take_weights(network, options)
     stages = Stages("learner")
-    source = plan.source(network, environments, 0, stages)
     now = hash_conditions(plan.learner)
     found = []
-    with (
-        ProgressDisplay(len(expected), unit="updates") as display,
-        closing(replay_updates(options, network, source, stages)) as updates,
-    ):
-        for one in islice(updates, len(expected)):
-            found.append(one)
-            display.update(one.update, {})
+    with assembled(options, plan, stages) as (network, source, _):
+        take_weights(network, options)
+        with (
+            ProgressDisplay(len(expected), unit="updates") as display,
+            closing(replay_updates(options, network, source, stages)) as updates,
+        ):
+            for one in islice(updates, len(expected)):
+                found.append(one)
+                display.update(one.update, {})
     Console().print(_table(expected, found))
     was = recorded.conditions
     changes = [f"{n} {now[n]} (was {was[n]})" for n in now if n in was and was[n] != now[n]]

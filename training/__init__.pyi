@@ -1,4 +1,4 @@
-from .assembly import assemble as assemble
+from .assembly import assembled as assembled
 from .assembly import check_kernels as check_kernels
 from .assembly import plan_for as plan_for
 from .assembly import try_out as try_out
@@ -33,9 +33,9 @@ from .replaying import replay_verdict as replay_verdict
 from .replicas import Replicas as Replicas
 from .saved_agent import Named as Named
 from .saved_agent import SavedAgent as SavedAgent
+from .saved_agent import as_resumed as as_resumed
 from .saved_agent import check_known_core as check_known_core
 from .saved_agent import check_module as check_module
-from .saved_agent import check_resumed as check_resumed
 from .saved_agent import module_arguments as module_arguments
 from .saved_agent import open_agent as open_agent
 from .saved_agent import take_weights as take_weights

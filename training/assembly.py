@@ -1,7 +1,9 @@
-"""Set-up of a run from its options, in two steps: threads and devices; environments and network."""
+"""Set-up of a run from its options: threads and devices first, then what it computes with."""
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from copy import deepcopy
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -9,13 +11,14 @@ import torch
 from fastweights.agents import Network
 from fastweights.cores import Core
 from fastweights.envs import Environments, resolve
-from fastweights.host import compute_exactly, use_threads
+from fastweights.host import Stages, compute_exactly, use_threads, user_input
 from fastweights.kernels import use_backend
 from fastweights.training.environments import make_environments
 from fastweights.training.memory_needs import check_memory
 from fastweights.training.options import RunOptions
 from fastweights.training.replicas import Replicas
 from fastweights.training.schedules.choice import plan_of
+from fastweights.training.schedules.experience import Source
 from fastweights.training.schedules.plan import Plan
 
 
@@ -50,24 +53,52 @@ def try_out(options: RunOptions) -> None:
         environments.step(np.zeros(1, np.int64))
 
 
-def assemble(options: RunOptions, plan: Plan, step: int = 0) -> tuple[list[Environments], Network]:
-    """Return the environments of a run at `step` agent steps, and its network with initial weights.
+class Assembled(NamedTuple):
+    """What a run computes with."""
 
-    Seeds torch.
+    network: Network
+    source: Source
+    frames_per_step: int  # emulator frames an agent step
+
+
+@contextmanager
+def assembled(
+    options: RunOptions, plan: Plan, stages: Stages, step: int = 0
+) -> Iterator[Assembled]:
+    """Provide a run's network with initial weights, and its source of rollouts at `step`.
+
+    Seeds torch. Environments, threads and Ray end with the block, however far this came.
+
+    Args:
+        options: the run's options, resolved by `plan_for`.
+        plan: the run's plan; it is closed.
+        stages: the stages of this thread, which learns.
+        step: agent steps that the run has behind it.
 
     Raises:
-        ValueError: a game or a network that cannot be made, or --kernels that the core cannot run
+        UserError: a game or a network that cannot be made, or --kernels that the core cannot run
             on; one line.
     """
-    environments = plan.environments(step)
-    config = options.network(environments[0].frame_shape, environments[0].num_actions)
+    with closing(plan), ExitStack() as made:
+        with user_input():
+            environments = [made.enter_context(closing(e)) for e in plan.environments(step)]
+            network = _network(options, plan, environments[0])
+        frames_per_step = environments[0].frames_per_step
+        source = plan.source(network, environments, step, stages)
+        made.pop_all()  # the environments are the source's now
+        with closing(source):
+            yield Assembled(network, source, frames_per_step)
+
+
+def _network(options: RunOptions, plan: Plan, environments: Environments) -> Network:
+    config = options.network(environments.frame_shape, environments.num_actions)
     with torch.device("meta"):
         check_memory(Network(config), plan.learner)
     torch.manual_seed(options.seed)
     network = Network(config).to(plan.learner)
     for device in dict.fromkeys((plan.learner, plan.actor)):
         check_kernels(network.core, options.kernels, device)
-    return environments, network
+    return network
 
 
 def check_kernels(core: Core, kernels: str, device: torch.device) -> None:

@@ -150,10 +150,15 @@ def open_agent(
     return SavedAgent(network.eval(), options, found.payload, found.path, found.warnings)
 
 
-def check_resumed(saved: SavedAgent, asked: RunOptions) -> None:
-    """Raise a one-line `ValueError` unless the run can go on with the options `asked`."""
-    check_kept(changed_flags(saved.options, asked))
+def as_resumed(saved: SavedAgent, asked: RunOptions) -> RunOptions:
+    """Return the options with which the run goes on; raise a `ValueError` if it cannot as `asked`.
+
+    `--init-from runs/latest` may mean the run itself by now: it keeps the one that it began with.
+    """
     run, before = saved.run.resolve(), saved.options  # the run may have been moved since
+    if asked.init_from == run:
+        asked = replace(asked, init_from=before.init_from)
+    check_kept(changed_flags(before, asked))
     folder = run.parent if asked.savedir == before.savedir else expanded(asked.savedir)
     name = run.name if asked.xpid in (None, before.xpid) else asked.xpid
     if (folder / name).resolve() != run:
@@ -161,6 +166,7 @@ def check_resumed(saved: SavedAgent, asked: RunOptions) -> None:
             f"a resumed run stays where it is, {saved.run}: leave --savedir and --xpid out, or "
             f"begin a new run with --init-from {saved.run}"
         )
+    return asked
 
 
 def with_full_path(options: RunOptions) -> RunOptions:

@@ -16,6 +16,7 @@ from fastweights.host import (
     Stages,
     StopRequests,
     profiled,
+    restoring_torch,
     tune_allocator,
     typed_command,
     user_input,
@@ -30,10 +31,10 @@ from fastweights.training import (
     RunOptions,
     SavedAgent,
     Training,
-    assemble,
+    as_resumed,
+    assembled,
     check_name,
     check_options,
-    check_resumed,
     hash_recorder,
     module_arguments,
     notes_on_options,
@@ -49,6 +50,7 @@ from fastweights.training import (
 
 
 @restoring_backend()
+@restoring_torch()
 def run_agent(options: RunOptions, saved: SavedAgent | None = None) -> int:
     """Train from scratch, or resume from `saved`; return the command's exit code.
 
@@ -70,7 +72,7 @@ def run_agent(options: RunOptions, saved: SavedAgent | None = None) -> int:
     replicas = Replicas.from_environment()
     with user_input():
         if saved:
-            check_resumed(saved, options)
+            options = as_resumed(saved, options)
         if not saved and replicas.leads:
             check_name(options)
         options, plan = plan_for(options, replicas)
@@ -83,25 +85,23 @@ def run_agent(options: RunOptions, saved: SavedAgent | None = None) -> int:
 
 def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     replicas, step = plan.replicas, saved.step if saved else 0
-    with user_input():
-        environments, network = assemble(options, plan, step)
-    if not saved:
-        begins_with = take_weights(network, options)
-        if begins_with and replicas.leads:
-            print(begins_with)
-        try_out(options)
-    frames_per_step = environments[0].frames_per_step
     stop = StopRequests()
     stages = Stages("learner", stop.check)
-    source = plan.source(network, environments, step, stages)  # resets: what breaks leaves no run
-    # Under `stop`, a signal waits for the run's first checkpoint.
-    with stop, _records(options, saved, network, replicas) as records:
-        can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved
-        record = hash_recorder(records.path, plan.learner) if can_replay else record_nothing
-        metrics = Metrics(records.log if records else lambda row: None)
-        training = Training(options, network, source, metrics, stages, replicas, stop, record)
-        _restore(training, records, saved, replicas)
-        code = _train_and_record(training, records, plan)
+    # Environments are reset here: what breaks leaves no run.
+    with assembled(options, plan, stages, step) as (network, source, frames_per_step):
+        if not saved:
+            begins_with = take_weights(network, options)
+            if begins_with and replicas.leads:
+                print(begins_with)
+            try_out(options)
+        # Under `stop`, a signal waits for the run's first checkpoint.
+        with stop, _records(options, saved, network, replicas) as records:
+            can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved
+            record = hash_recorder(records.path, plan.learner) if can_replay else record_nothing
+            metrics = Metrics(records.log if records else lambda row: None)
+            training = Training(options, network, source, metrics, stages, replicas, stop, record)
+            _restore(training, records, saved, replicas)
+            code = _train_and_record(training, records, plan)
     if code == 0 and records:
         _close(options, records.path, frames_per_step)
     return code

@@ -26,7 +26,14 @@ from fastweights.experiments.learning import (
     seconds_of,
 )
 from fastweights.experiments.learning_options import differing_learning_options
-from fastweights.host import ProgressDisplay, Stages, UserError, tune_allocator, user_input
+from fastweights.host import (
+    ProgressDisplay,
+    Stages,
+    UserError,
+    restoring_torch,
+    tune_allocator,
+    user_input,
+)
 from fastweights.kernels import restoring_backend
 from fastweights.records import (
     RunRecords,
@@ -44,6 +51,7 @@ SHOWN_SAMPLE = 100  # characters shown on the terminal
 
 
 @restoring_backend()
+@restoring_torch()
 def run_language_model(options: LanguageOptions, resume: Path | None = None) -> int:
     """Train from scratch, or resume the run at `resume`; return the command's exit code."""
     tune_allocator()

@@ -24,6 +24,7 @@ from fastweights.host import (
     Stages,
     UserError,
     choose_device,
+    restoring_torch,
     tune_allocator,
     use_threads,
     user_input,
@@ -42,6 +43,7 @@ from fastweights.training import check_memory
 
 
 @restoring_backend()
+@restoring_torch()
 def run_sequence_task(options: SequenceOptions, resume: Path | None = None) -> int:
     """Train from scratch, or resume the run at `resume`; return the command's exit code."""
     tune_allocator()

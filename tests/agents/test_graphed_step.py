@@ -17,7 +17,7 @@ from fastweights.agents.network import Network, NetworkConfig
 from fastweights.cores import CORES
 from fastweights.host.stages import Stages
 from fastweights.kernels.cuda.launch import unavailable
-from fastweights.training.assembly import assemble
+from fastweights.training.assembly import assembled
 from fastweights.training.presets import preset
 from fastweights.training.schedules.choice import plan_of
 
@@ -123,14 +123,14 @@ def test_every_schedule_has_it_where_it_was_asked_for(schedule, asked, by_hand):
     options = replace(preset("maze", "rdn"), **sizes, schedule=schedule, core_width=16)
     plan = plan_of(options)
     plan.options = replace(plan.options, cuda_graphs=asked)  # `plan_of` refuses it without a GPU
-    environments, net = assemble(plan.options, plan)
-    source = plan.source(net, environments, 0, Stages("learner"))
-    source.publish(0)
-    with source:
-        for _ in source.rollouts():
-            if not asked or (len(by_hand) == len(environments) and all(map(len, by_hand))):
-                break
-            source.release(1)
+    groups = plan.options.env_groups if schedule == "asynchronous" else 1
+    with assembled(plan.options, plan, Stages("learner")) as (_, source, _):
+        source.publish(0)
+        with source:
+            for _ in source.rollouts():
+                if not asked or (len(by_hand) == groups and all(map(len, by_hand))):
+                    break
+                source.release(1)
     assert bool(by_hand) == asked
 
 

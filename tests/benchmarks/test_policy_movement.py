@@ -1,6 +1,7 @@
 """The benchmark of how far an update moves the policy, and by which weights."""
 
 import json
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -22,14 +23,15 @@ def test_weights_that_do_not_learn_do_not_move_the_policy(tmp_path, monkeypatch)
     """With stem and core frozen, the heads move the policy alone."""
     assert train(tmp_path, "run", "--core", "lstm", "--total-steps", 20) == 0
 
-    def frozen(options, plan, step):
-        environments, network = build(options, plan, step)
-        for name, weight in network.named_parameters():
-            weight.requires_grad_(policy_movement.part_of(name) == "heads")
-        return environments, network
+    @contextmanager
+    def frozen(*how):
+        with build(*how) as made:
+            for name, weight in made.network.named_parameters():
+                weight.requires_grad_(policy_movement.part_of(name) == "heads")
+            yield made
 
-    build = policy_movement.assemble
-    monkeypatch.setattr(policy_movement, "assemble", frozen)
+    build = policy_movement.assembled
+    monkeypatch.setattr(policy_movement, "assembled", frozen)
     for one in policy_movement.measured(open_agent(tmp_path / "run"), 2, 1e-3):
         assert one.whole == one.heads > 0 and one.stem == one.core == 0
 

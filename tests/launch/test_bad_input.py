@@ -224,7 +224,7 @@ def test_a_folder_of_runs_is_no_run(trained, capsys):
 
 
 def test_training_refuses_to_overwrite_a_run_before_it_makes_a_game(trained, monkeypatch, capsys):
-    monkeypatch.setattr("fastweights.experiments.agents.run.assemble", None)  # not called
+    monkeypatch.setattr("fastweights.experiments.agents.run.assembled", None)  # not called
     again = [*CATCH, "--savedir", trained.parent, "--xpid", trained.name]
     assert "--resume" in error_of(atari.main, again, capsys)
 

@@ -103,6 +103,26 @@ def test_latest_means_the_run_that_is_latest_before_the_new_one(teacher, tmp_pat
     assert replay.main([str(runs / "second")]) == 0
 
 
+def test_latest_may_be_the_resumed_run_itself(teacher, tmp_path, monkeypatch, capsys):
+    runs = tmp_path / "runs"
+    monkeypatch.chdir(tmp_path)
+    assert run(runs / "first") == 0
+    more = ["--init-from", "runs/latest", "--auto-resume", "--preset", "maze"]
+    assert run(runs / "second", *more) == 0
+    assert (runs / "latest").resolve() == runs / "second"
+    assert run(runs / "second", *more) == 0
+    assert "has finished" in capsys.readouterr().out
+    for later in (runs / "second" / "model.tar", *(runs / "second" / "checkpoints").glob("*96.pt")):
+        later.unlink()
+    assert open_agent(runs / "second").step == 0
+    assert run(runs / "second", *more) == 0
+    gone_on = open_agent(runs / "second")
+    assert (gone_on.step, gone_on.options.init_from) == (96, runs / "first")
+    with pytest.raises(SystemExit):
+        run(runs / "second", *more, "--init-from", str(teacher))
+    assert "contradict --resume: --init-from" in capsys.readouterr().err
+
+
 def test_python_names_the_other_run_in_full_too(teacher, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(teacher.parent)
     begun = replace(open_agent(teacher).options, init_from="teacher", savedir=tmp_path, xpid="new")

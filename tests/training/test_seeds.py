@@ -75,7 +75,7 @@ def test_a_run_at_another_step_plays_other_games(options):
 def test_each_group_has_a_generator_of_its_own(monkeypatch):
     plan, handed = plan_of(GROUPS), []
     monkeypatch.setattr(schedules, "Asynchronous", lambda _, groups, **how: handed.extend(groups))
-    environments = plan.environments(1600)
+    environments = list(plan.environments(1600))
     network = Network(GROUPS.network(environments[0].frame_shape, environments[0].num_actions))
     plan.source(network, environments, 1600, Stages("learner"))
     assert [group.environments for group in handed] == environments

@@ -72,8 +72,13 @@ class RayActors(QueuedSource):
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the thread and the session, and with it all actors; see `Source.close`."""
         self.queue.close()
-        self._thread.join(_PATIENCE)
+        if self._thread.ident is not None:
+            self._thread.join(_PATIENCE)
         if self._thread.is_alive():
             print("warning: the thread that talks to Ray is stuck; left behind", file=sys.stderr)
         self.session.close()

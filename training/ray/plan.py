@@ -1,6 +1,6 @@
 """Distribution of a run over Ray: the number of actors, their resources and environments."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -33,13 +33,15 @@ class RayPlan(Plan):
             cpu = torch.device("cpu")  # assumed to be like this machine's
             devices = devices._replace(actor=cpu)
         super().__init__(options, replicas, devices)
+        asked = options.num_actors and len(replicas.share(options.num_actors, "--num-actors"))
         if options.ray_address is None:
-            self.size = self._size(processors() // replicas.local_count)
+            self.size = asked or self._fitting(processors() // replicas.local_count)
             self._check_gpus()
             self.session = Session(None, self.size * options.actor_cpus)
         else:
             self.session = Session(options.ray_address)
-            self.size = self._size(self.session.cpus() // replicas.count)
+            self.size = asked or self._fitting(self.session.cpus() // replicas.count)
+        self.held.callback(self.session.close)
         self.each = len(self.streams) // self.size
 
     def acts_on_gpu(self, options: RunOptions) -> bool:
@@ -52,8 +54,8 @@ class RayPlan(Plan):
         kind = "GPUs" if self.options.actor_gpus else "CPUs"
         return f"{actors} on {kind}, learning on {self.learner}"
 
-    def environments(self, step: int) -> list[Environments]:
-        """Return a single environment, for its spaces: the actors have the others."""
+    def environments(self, step: int) -> Iterator[Environments]:
+        """Make a single environment, for its spaces: the actors have the others."""
         return self.groups([1], step)
 
     def source(
@@ -91,12 +93,10 @@ class RayPlan(Plan):
             stages=stages,
         )
 
-    def _size(self, cpus: int) -> int:
-        """Return the number asked for, or one actor a CPU as environments can be shared out."""
-        if self.options.num_actors is None:
-            most = max(1, int(cpus / max(1.0, self.options.actor_cpus)))
-            return max(n for n in range(1, most + 1) if len(self.streams) % n == 0)
-        return len(self.replicas.share(self.options.num_actors, "--num-actors"))
+    def _fitting(self, cpus: int) -> int:
+        """Return the number of actors for so many CPUs: the environments are shared out evenly."""
+        most = max(1, int(cpus / max(1.0, self.options.actor_cpus)))
+        return max(n for n in range(1, most + 1) if len(self.streams) % n == 0)
 
     def _check_gpus(self) -> None:
         here = torch.cuda.device_count()

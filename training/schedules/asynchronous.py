@@ -9,7 +9,7 @@ import copy
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple, Self
 
@@ -39,8 +39,8 @@ class AsynchronousPlan(Plan):
 
     schedule = "asynchronous"
 
-    def environments(self, step: int) -> list[Environments]:
-        """Return groups of environments, which differ by at most one in size."""
+    def environments(self, step: int) -> Iterator[Environments]:
+        """Make groups of environments, which differ by at most one in size."""
         groups = min(self.options.env_groups, len(self.streams))
         each, more = divmod(len(self.streams), groups)
         return self.groups([each + (group < more) for group in range(groups)], step)
@@ -89,6 +89,7 @@ class Asynchronous(QueuedSource):
     ):
         super().__init__(slots, stages)
         self._network, self._length, self._graphed = network, length, graphed
+        self._groups = groups
         self._actor_device, self._learner_device = actor_device, learner_device
         self._store = WeightStore()
         acting = [Stages(f"actor {i}", self.queue.check) for i in range(len(groups))]
@@ -109,9 +110,17 @@ class Asynchronous(QueuedSource):
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the threads, each of which closes its environments; see `Source.close`."""
         self.queue.close()
+        threads, self._threads = self._threads, []
         deadline = time.monotonic() + _PATIENCE
-        for thread, stages in zip(self._threads, self.threads[1:], strict=True):
+        for thread, group, stages in zip(threads, self._groups, self.threads[1:], strict=False):
+            if thread.ident is None:  # never started
+                group.environments.close()
+                continue
             thread.join(max(0.0, deadline - time.monotonic()))
             if thread.is_alive():
                 stage = stages.current or "its start"

@@ -19,13 +19,20 @@ class SourceFailed(UserError):
 
 
 class Source(Protocol):
-    """The source of a learner's rollouts; a context manager that is entered while it runs."""
+    """The source of a learner's rollouts; a context manager that is entered while it runs.
+
+    Leaving the context closes it.
+    """
 
     threads: Sequence[Stages]  # stages of every thread, the learner's first
     waiting: int  # number of rollouts that are ready
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *error: object) -> None: ...
+
+    def close(self) -> None:
+        """End its threads and close its environments, also if it never ran, or a second time."""
+        ...
 
     def rollouts(self) -> Iterator[Experience]:
         """Yield one rollout after the other, without end. Raises errors of the collection."""

@@ -36,8 +36,8 @@ class LockstepPlan(Plan):
                 "--schedule asynchronous"
             )
 
-    def environments(self, step: int) -> list[Environments]:
-        """Return all of this learner's environments, as one group."""
+    def environments(self, step: int) -> Iterator[Environments]:
+        """Make all of this learner's environments, as one group."""
         return self.groups([len(self.streams)], step)
 
     def source(
@@ -108,6 +108,10 @@ class Lockstep:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the environments; see `Source.close`."""
         self._environments.close()
 
     def rollouts(self) -> Iterator[Experience]:

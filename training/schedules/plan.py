@@ -1,7 +1,8 @@
 """The plan of a run: its devices, this learner's share, and the source of its rollouts."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from math import gcd
 from typing import ClassVar, Literal, NamedTuple, Self
@@ -51,6 +52,7 @@ class Plan(ABC):
 
     def __init__(self, options: RunOptions, replicas: Replicas, devices: Devices):
         self.replicas = replicas
+        self.held = ExitStack()  # ends with the run
         self.actor, self.learner = devices
         self.streams = replicas.share(options.num_envs, "--num-envs")
         self.batch_size = len(replicas.share(options.batch_size, "--batch-size"))
@@ -79,9 +81,13 @@ class Plan(ABC):
         """Return whether actions are chosen on a CUDA GPU."""
         return self.actor.type == "cuda"
 
+    def close(self) -> None:
+        """Free what the plan holds; a second call does nothing."""
+        self.held.close()
+
     @abstractmethod
-    def environments(self, step: int) -> list[Environments]:
-        """Return this process's environments, for a run that is at `step`; at least one."""
+    def environments(self, step: int) -> Iterator[Environments]:
+        """Make this process's environments, for a run that is at `step`; at least one."""
 
     @abstractmethod
     def source(
@@ -93,19 +99,18 @@ class Plan(ABC):
     ) -> Source:
         """Return the source of rollouts by `network` on the result of `environments(step)`.
 
-        `stages` are the main thread's.
+        The source closes the environments. `stages` are the main thread's.
         """
 
-    def groups(self, sizes: Sequence[int], step: int) -> list[Environments]:
-        """Return groups of environments; environment i has the same seed in any group.
+    def groups(self, sizes: Sequence[int], step: int) -> Iterator[Environments]:
+        """Make groups of environments; environment i has the same seed in any group.
 
         It also has this seed with any learner.
         """
-        made, first = [], environment_seed(self.options.seed, step, self.streams.start)
+        first = environment_seed(self.options.seed, step, self.streams.start)
         for size in sizes:
-            made.append(make_environments(self.options, size, first))
+            yield make_environments(self.options, size, first)
             first += size
-        return made
 
     def generator(self, step: int, number: int) -> torch.Generator:
         """Return the generator of the actions of the group `number` among those of all learners."""
