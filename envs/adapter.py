@@ -12,7 +12,7 @@ from jaxtyping import Int, UInt8
 
 from fastweights.envs.accounting import Accounting
 from fastweights.envs.actions import action_format
-from fastweights.envs.checked import check_batch_of, check_parts, checked
+from fastweights.envs.checked import check_batch_of, check_outcomes, check_parts, checked
 from fastweights.envs.constructors import check_can_draw, check_kinds, constructor, expected, takes
 from fastweights.envs.interface import (
     BrokenEnvironment,
@@ -81,9 +81,10 @@ class GymnasiumEnvironments:
         result = self._vector_env.step(self._to_action(action.astype(np.int64)))
         observation, reward, terminated, truncated, _ = check_parts(result, "step", self.name)
         check_batch_of(observation, self._space, self.num_envs, "step", self.name)
+        check_outcomes(reward, terminated, truncated, self.num_envs, self.name)
         self._clock += 1
-        frame, single = self._frame(observation), self._reward(reward)
-        over = terminated | truncated
+        frame, single = self._frame(observation), self._reward(np.asarray(reward))
+        over = np.logical_or(terminated, truncated)
         episodes, lives = self._accounting.record(reward, over, over, self._clock)
         return TimeStep(frame, single, over, episodes, lives)
 

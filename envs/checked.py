@@ -142,10 +142,27 @@ def check_batch_of(observation: Any, space: Space, num_envs: int, method: str, n
         for part, values in pairs:
             check_batch_of(values, part, num_envs, method, name)
         return
-    shape = (num_envs, *(space.shape or ()))
-    if np.shape(observation) != shape:
-        given = f"shape {np.shape(observation)} for {num_envs} environments"
+    array = np.asarray(observation)
+    if array.shape != (num_envs, *(space.shape or ())):
+        given = f"shape {array.shape} for {num_envs} environments"
         raise BrokenEnvironment(_other_observation(name, method, given, space))
+    if not np.can_cast(array.dtype, space.dtype, "same_kind"):
+        raise BrokenEnvironment(_other_observation(name, method, f"kind {array.dtype}", space))
+
+
+def check_outcomes(reward: Any, terminated: Any, truncated: Any, num_envs: int, name: str) -> None:
+    """Raise `BrokenEnvironment` unless a batch's step returned one of each an environment."""
+    for what, values, kinds, words in (
+        ("rewards", reward, "biuf", "numbers"),
+        ("terminated", terminated, "biu", "truth values"),
+        ("truncated", truncated, "biu", "truth values"),
+    ):
+        array = np.asarray(values)
+        if array.shape != (num_envs,) or array.dtype.kind not in kinds:
+            raise BrokenEnvironment(
+                f"{name}: step() returned {what} of shape {array.shape} and kind {array.dtype}: "
+                f"return {num_envs} {words}, one an environment"
+            )
 
 
 def _other_observation(name: str, method: str, given: str, space: Space) -> str:

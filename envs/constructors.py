@@ -87,6 +87,12 @@ def check_kinds(gymnasium_id: str, display: str, options: Mapping[str, object]) 
                 raise ValueError(
                     f"the option {name} of {display} must be {words}, not {options[name]!r}"
                 )
+    limit = options.get("max_episode_steps", 1)
+    if _spec(gymnasium_id).entry_point is not None and (type(limit) is not int or limit < 1):
+        raise ValueError(
+            f"the option max_episode_steps of {display} must be a whole number of at least 1, "
+            f"not {limit!r}"
+        )
 
 
 def check_can_draw(spec: EnvSpec, display: str) -> None:

@@ -101,7 +101,7 @@ def _registered() -> set[str]:
 
 def _registered_by(module: str) -> Iterator[str]:
     for name, spec in gymnasium.registry.items():
-        made_by = spec.entry_point
+        made_by = spec.entry_point or spec.vector_entry_point
         where = made_by if isinstance(made_by, str) else getattr(made_by, "__module__", "")
         if where.partition(":")[0].partition(".")[0] == module.partition(".")[0]:
             yield name

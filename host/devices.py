@@ -18,14 +18,16 @@ def choose_device(name: str, option: str = "--device") -> torch.device:
         option: the option that gave the name, for messages.
 
     Raises:
-        ValueError: torch does not know the name, or this machine lacks the device; one line.
+        ValueError: no CPU, CUDA GPU or Apple GPU, or one that this machine lacks; one line.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-    except RuntimeError as error:
-        raise ValueError(f"{option} {name!r} is none of auto, cpu, cuda, cuda:0, mps") from error
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in ("cpu", "cuda", "mps"):
+        raise ValueError(f"{option} {name!r} is none of auto, cpu, cuda, cuda:0, mps")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ValueError(
             f"{option} {name}: torch sees {torch.cuda.device_count()} CUDA devices here; "

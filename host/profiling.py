@@ -120,11 +120,13 @@ def _operators(
     trace: profile, check: Callable[[], None] = lambda: None, patience: float = math.inf
 ) -> str:
     """Return the table of operators; this takes many seconds, in which `check` may raise."""
-    key = "self_cuda_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
     tables: list[str] = []
 
     def add_up() -> None:
-        tables.append(trace.key_averages().table(sort_by=key, row_limit=_OPERATORS))
+        averages = trace.key_averages()
+        on_gpu = any(operator.self_device_time_total for operator in averages)
+        key = "self_device_time_total" if on_gpu else "self_cpu_time_total"
+        tables.append(averages.table(sort_by=key, row_limit=_OPERATORS))
 
     adding, begun = threading.Thread(target=add_up, daemon=True), time.monotonic()
     adding.start()

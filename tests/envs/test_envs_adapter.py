@@ -218,6 +218,21 @@ def test_unknown_options_name_the_environment():
         envs.make("CartPole-v1", 1, options={"corridor": 3})
 
 
+@pytest.mark.parametrize("limit", [0.5, 0, "long", True])
+def test_a_wrong_limit_of_steps_is_one_line(limit):
+    with pytest.raises(
+        ValueError, match=r"option max_episode_steps of CartPole-v1 must be a whole"
+    ):
+        envs.make("CartPole-v1", 1, options={"max_episode_steps": limit})
+
+
+def test_a_limit_of_steps_ends_a_game():
+    environments = envs.make("CartPole-v1", 1, options={"max_episode_steps": 3})
+    environments.reset()
+    ends = [environments.step(np.array([step % 2])).is_first[0] for step in range(6)]
+    assert ends == [False, False, True] * 2
+
+
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED])
 def test_only_same_step_autoreset(mode):
     vector_env = SyncVectorEnv([Show], autoreset_mode=mode)

@@ -139,6 +139,13 @@ def test_a_run_computes_float32_in_float32(schedule, same_bits, monkeypatch):
     assert torch.backends.cudnn.deterministic == same_bits
 
 
+def test_lockstep_has_one_device(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    options = RunOptions(device="cpu", schedule="lockstep", actor_device="cuda:0")
+    with pytest.raises(ValueError, match="leave both out, or --schedule asynchronous"):
+        plan_of(options)
+
+
 @pytest.mark.parametrize("name", PRECISIONS)
 def test_actors_get_the_resolved_precision(name):
     plan = plan_of(RunOptions(device="cpu", precision=name))

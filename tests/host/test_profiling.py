@@ -121,6 +121,9 @@ def test_adding_operators_up_ends_where_the_run_is_to_stop():
             go_on.wait(60)
             return self
 
+        def __iter__(self):
+            return iter(())
+
         def table(self, **how):
             return "too late"
 

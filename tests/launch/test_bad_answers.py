@@ -81,6 +81,62 @@ def test_a_first_observation_is_of_no_step():
         environments.reset()
 
 
+class OddCatch(Catch):
+    """A batch whose step returns something else in one place."""
+
+    def __init__(self, num_envs=1, render_mode=None, place=0, what="column"):
+        super().__init__(num_envs, render_mode)
+        self.place, self.what = place, what
+
+    def step(self, actions):
+        result = list(super().step(actions))
+        array = np.asarray(result[self.place])
+        odd = {
+            "column": array[:, None],
+            "one": array[0],
+            "complex": array.astype(complex),
+            "float": array.astype(float),
+            "list": array.tolist(),
+        }
+        result[self.place] = odd[self.what]
+        return tuple(result)
+
+
+@pytest.mark.parametrize(
+    ("place", "what", "says"),
+    [
+        (0, "column", "an observation of shape (2, 1, 50) for 2 environments"),
+        (0, "complex", "an observation of kind complex128"),
+        (1, "column", "rewards of shape (2, 1) and kind float32: return 2 numbers"),
+        (1, "one", "rewards of shape () and kind float32"),
+        (1, "complex", "rewards of shape (2,) and kind complex128"),
+        (2, "column", "terminated of shape (2, 1) and kind bool: return 2 truth values"),
+        (2, "float", "terminated of shape (2,) and kind float64"),
+        (3, "float", "truncated of shape (2,) and kind float64"),
+    ],
+)
+def test_a_batch_of_another_form_is_one_line(place, what, says, register_game):
+    register_game("Odd-v0", vector_entry_point=OddCatch)
+    environments = envs.make("Odd-v0", 2, options={"place": place, "what": what})
+    environments.reset()
+    with pytest.raises(envs.BrokenEnvironment) as caught:
+        environments.step(np.zeros(2, np.int64))
+    line = str(caught.value)
+    assert line.startswith("Odd-v0: step() returned ") and says in line and "\n" not in line
+
+
+@pytest.mark.parametrize("place", [1, 2, 3])
+def test_lists_in_a_batch_are_arrays(place, register_game):
+    register_game("Odd-v0", vector_entry_point=OddCatch)
+    lists = envs.make("Odd-v0", 2, options={"place": place, "what": "list"})
+    arrays = envs.make("Catch", 2)
+    lists.reset(), arrays.reset()
+    for _ in range(12):
+        found, expected = (each.step(np.zeros(2, np.int64)) for each in (lists, arrays))
+        assert np.array_equal(found.reward, expected.reward)
+        assert np.array_equal(found.is_first, expected.is_first)
+
+
 @pytest.mark.parametrize("what", ["reward", "observation"])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_training_keeps_what_it_learned_before(schedule, what, tmp_path, capsys):

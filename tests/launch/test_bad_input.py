@@ -164,7 +164,7 @@ def test_help_is_help(capsys):
         (["--device", "gpu"], "auto, cpu, cuda"),
         (["--cuda-graphs", "--device", "cpu"], "chosen on a CUDA GPU, not on cpu: leave it out"),
         (["--learner-device", "gpu"], "--learner-device 'gpu' is none of auto, cpu, cuda"),
-        (["--schedule", "lockstep", "--actor-device", "meta"], "leave both out, or --schedule"),
+        (["--device", "meta"], "--device 'meta' is none of auto, cpu, cuda"),
         (["--actor-gpus", "0.5"], "leave --actor-gpus out, or --engine ray"),
         (["--env-groups", "0"], "--env-groups must be at least 1"),
         (["--queue-size", "-1"], "--queue-size must be at least 0"),

@@ -44,15 +44,14 @@ class Game(gymnasium.Env):
 
 
 @pytest.fixture
-def options(tmp_path, monkeypatch) -> RunOptions:
+def options(tmp_path, monkeypatch, register_game) -> RunOptions:
     monkeypatch.setattr(Game, "made", 0)
     monkeypatch.setattr(Game, "closed", 0)
-    gymnasium.register("LeftOpen-v0", Game)
+    register_game("LeftOpen-v0", entry_point=Game)
     tiny = preset("maze", "lstm", env="LeftOpen-v0")
     sizes = {"num_envs": 4, "batch_size": 4, "unroll_length": 8, "core_width": 8}
     where = {"savedir": tmp_path, "xpid": "run", "evaluate_episodes": 0}
-    yield replace(tiny, **sizes, **where, learner=replace(tiny.learner, total_steps=64))
-    del gymnasium.registry["LeftOpen-v0"]
+    return replace(tiny, **sizes, **where, learner=replace(tiny.learner, total_steps=64))
 
 
 @pytest.mark.parametrize("schedule", ["lockstep", "asynchronous"])
