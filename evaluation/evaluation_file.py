@@ -243,8 +243,10 @@ def write_overview(run: Path) -> None:
     """Write RUN/evaluations.csv: a row for each evaluation, sorted by training steps."""
     rows = []
     for evaluation in evaluations_in(run).values():
-        names = ("env", "protocol", "action_mode", "score", "max_frames", "seed", "repeats")
-        about = {"step": evaluation.agent_steps}
+        changes = (f"{name}={value}" for name, value in evaluation.changed_rules().items())
+        about = {"step": evaluation.agent_steps, "env": evaluation.env}
+        about |= {"protocol": evaluation.protocol, "changed_rules": " ".join(changes)}
+        names = ("action_mode", "score", "max_frames", "seed", "repeats")
         rows.append(about | {n: getattr(evaluation, n) for n in names} | evaluation.summary())
     if rows:
         write_bytes(Path(run) / "evaluations.csv", _csv(rows))

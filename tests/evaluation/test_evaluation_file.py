@@ -185,6 +185,15 @@ def test_the_overview_has_a_row_an_evaluation_in_order(tmp_path):
     assert {row["score_mean"] for row in rows} == {"3.5"}
 
 
+def test_the_overview_names_changed_rules(tmp_path):
+    for rules in ({}, {"sticky": 0.25, "life_signal": False}):
+        one = evaluation(*PLAIN, rules=rules)
+        one.save(tmp_path / "evaluations" / one.file_name())
+    write_overview(tmp_path)
+    rows = csv.DictReader((tmp_path / "evaluations.csv").open())
+    assert {row["changed_rules"] for row in rows} == {"", "sticky=0.25 life_signal=False"}
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "other", "version": 1}', "\x00"])
 def test_a_damaged_or_foreign_file_is_one_line(content, tmp_path):
     (tmp_path / "e.json").write_text(content)
