@@ -17,7 +17,7 @@ from fastweights.evaluation.evaluation_file import Evaluation, PlayedGame, write
 from fastweights.evaluation.games import Played, check_actions, play_games, score_modulus
 from fastweights.evaluation.player import ActionMode
 from fastweights.evaluation.rules import longest_test, rules_for_testing
-from fastweights.host import ProgressDisplay, check_at_least, git_revision
+from fastweights.host import COUNT, NOT_NEGATIVE, ProgressDisplay, check_ranges, git_revision
 from fastweights.training import TEST_SEEDS, Rules, RunOptions, make_environments, trained_rules
 
 _MOST_AT_ONCE = 256  # environments in parallel
@@ -58,8 +58,8 @@ class GamePlan:
 
 def check_plan(plan: GamePlan) -> None:
     """Raise a one-line `ValueError` for a value that is not allowed."""
-    check_at_least(plan, 1, "episodes", "repeats")
-    check_at_least(plan, 0, "num_envs", "max_frames")
+    check_ranges(plan, COUNT, "episodes", "repeats")
+    check_ranges(plan, NOT_NEGATIVE, "num_envs", "max_frames")
     if not 0 <= plan.seed <= 2**31 - 1 - plan.games:
         raise ValueError(f"--seed must lie in [0, {2**31 - 1 - plan.games}], not {plan.seed}")
 

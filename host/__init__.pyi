@@ -26,7 +26,6 @@ from .errors import one_line as one_line
 from .errors import one_line_errors as one_line_errors
 from .errors import user_input as user_input
 from .errors import without_new_folders as without_new_folders
-from .flag_names import check_at_least as check_at_least
 from .flag_names import check_kept as check_kept
 from .flag_names import contradictions as contradictions
 from .flag_names import flag as flag
@@ -59,6 +58,7 @@ from .ranges import POSITIVE as POSITIVE
 from .ranges import SEED as SEED
 from .ranges import SHARE as SHARE
 from .ranges import check_range as check_range
+from .ranges import check_ranges as check_ranges
 from .stages import STAGES as STAGES
 from .stages import StageColumns as StageColumns
 from .stages import Stages as Stages

@@ -1,4 +1,4 @@
-"""Names of options as flags, and common checks of their numbers."""
+"""Names of options as flags, and the comparison of a resumed run's options."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -12,14 +12,6 @@ def flag(name: str) -> str:
 def flags(names: Iterable[str]) -> str:
     """Return `--core, --total-steps`."""
     return ", ".join(map(flag, names))
-
-
-def check_at_least(options: Any, least: int, *names: str) -> None:
-    """Raise a one-line `ValueError` for an attribute of `options` below `least`; None passes."""
-    for name in names:
-        value = getattr(options, name)
-        if value is not None and not value >= least:
-            raise ValueError(f"{flag(name)} must be at least {least}, not {value}")
 
 
 def contradictions(

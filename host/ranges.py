@@ -1,6 +1,7 @@
 """Ranges of numbers as texts, such as "[0, 1)": a square bracket includes the end."""
 
 import math
+from typing import Any
 
 from fastweights.host.flag_names import flag
 
@@ -16,6 +17,12 @@ def check_range(name: str, value: float | None, allowed: str) -> None:
         raise ValueError(f"{flag(name)} must be a number, not {value}")
     if not _is_in(value, allowed):
         raise ValueError(f"{flag(name)} must {_described(allowed)}, not {value}")
+
+
+def check_ranges(options: Any, allowed: str, *names: str) -> None:
+    """Check several attributes of `options` as `check_range` does."""
+    for name in names:
+        check_range(name, getattr(options, name), allowed)
 
 
 def _ends(allowed: str) -> tuple[float, float]:

@@ -17,7 +17,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from fastweights.host import BATCH, COUNT, POSITIVE, UserError, check_at_least, check_range
+from fastweights.host import (
+    BATCH,
+    COUNT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    UserError,
+    check_range,
+    check_ranges,
+)
 from fastweights.tasks.gradient_step import gradient_step
 from fastweights.tasks.sequence_model import SequenceModel
 from fastweights.tasks.sequences import (
@@ -70,7 +78,7 @@ class TrainerConfig:
         check_range("batch_size", self.batch_size, BATCH)
         check_range("epochs", self.epochs, COUNT)
         check_range("learning_rate", self.learning_rate, POSITIVE)
-        check_at_least(self, 0, "clip", "evaluate_every", "patience", "solved_for")
+        check_ranges(self, NOT_NEGATIVE, "clip", "evaluate_every", "patience", "solved_for")
         check_range("average", self.average, "[0, 1)")
 
 

@@ -4,19 +4,20 @@ import math
 
 from fastweights.agents import unread
 from fastweights.cores import core_kind
-from fastweights.host import COUNT, NOT_NEGATIVE, POSITIVE, SEED, check_at_least, check_range, flag
+from fastweights.host import BATCH, COUNT, NOT_NEGATIVE, POSITIVE, SEED, check_range, flag
 from fastweights.kernels import check_backend
 from fastweights.training.options import RunOptions
 
 _RANGES = {
-    **dict.fromkeys(("num_envs", "batch_size", "unroll_length", "bptt", "env_groups"), COUNT),
+    **dict.fromkeys(("num_envs", "batch_size"), BATCH),
+    **dict.fromkeys(("unroll_length", "bptt", "env_groups", "num_actors"), COUNT),
     **dict.fromkeys(("max_refused_updates", "evaluate_max_frames"), COUNT),
     **dict.fromkeys(("queue_size", "evaluate_episodes", "evaluate_every"), NOT_NEGATIVE),
+    **dict.fromkeys(("actor_cpus", "actor_gpus"), NOT_NEGATIVE),
     "value_scale": POSITIVE,
     "checkpoint_minutes": "(0, inf]",
     "seed": SEED,
 }
-_MOST = 1_000_000  # environments, and rollouts of a batch: their seeds stay below 2^31
 
 
 def check_options(options: RunOptions) -> None:
@@ -34,9 +35,6 @@ def _check_numbers(options: RunOptions) -> None:
     for name, allowed in _RANGES.items():
         if given[name] != "full":  # --bptt
             check_range(name, given[name], allowed)
-    for name in ("num_envs", "batch_size"):
-        if given[name] > _MOST:
-            raise ValueError(f"{flag(name)} must be at most {_MOST}, not {given[name]}")
 
 
 def _check_batches(options: RunOptions) -> None:
@@ -84,13 +82,8 @@ def _check_reuse(options: RunOptions) -> None:
 
 
 def _check_ray(options: RunOptions) -> None:
-    check_at_least(options, 1, "num_actors")
     if options.num_actors and options.num_envs % options.num_actors:
         raise ValueError(
             f"--num-envs {options.num_envs} is not a multiple of --num-actors "
             f"{options.num_actors}: every actor plays as many"
         )
-    for name in ("actor_cpus", "actor_gpus"):
-        if not 0 <= getattr(options, name) < math.inf:
-            value = getattr(options, name)
-            raise ValueError(f"{flag(name)} must be at least 0 and finite, not {value}")

@@ -12,7 +12,7 @@ from fastweights.experiments.language_model.measuring import EvaluationProtocol,
 from fastweights.experiments.language_model.pictures import position_figure
 from fastweights.experiments.language_model.saved import SavedModel
 from fastweights.experiments.language_model.text import check_fits, text_of
-from fastweights.host import UserError, check_at_least, flag, user_input, write_json
+from fastweights.host import COUNT, UserError, check_ranges, flag, user_input, write_json
 from fastweights.tasks.language_model import (
     Corpus,
     length_buckets,
@@ -57,7 +57,7 @@ class LanguageEvaluation:
 
     def check(self) -> None:
         """Raise a one-line `ValueError` for a value that is not allowed."""
-        check_at_least(self, 1, "stride", "at_once", "columns", "context", "window")
+        check_ranges(self, COUNT, "stride", "at_once", "columns", "context", "window")
 
     def check_text(self, text: Corpus, window: int) -> None:
         """Raise a one-line `ValueError` if the text or the window is too short."""

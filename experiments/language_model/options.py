@@ -10,10 +10,12 @@ from fastweights.cores import core_kind, preset_of_core
 from fastweights.experiments.learning_options import LearningOptions, differing_learning_options
 from fastweights.experiments.sequences.options import PUBLISHED_MAPS
 from fastweights.host import (
+    COUNT,
+    NOT_NEGATIVE,
     PRECISIONS,
-    check_at_least,
     check_kept,
     check_range,
+    check_ranges,
     one_of,
     typed_whole,
 )
@@ -92,8 +94,8 @@ class LanguageOptions(LearningOptions):
         self.cut.check()
         for name, known in (("positions", ("auto", *POSITIONS)), ("precision", PRECISIONS)):
             one_of(f"--{name}", getattr(self, name), known)
-        check_at_least(self, 1, "evaluate_every", "at_once")
-        check_at_least(self, 0, "sample_length")
+        check_ranges(self, COUNT, "evaluate_every", "at_once")
+        check_ranges(self, NOT_NEGATIVE, "sample_length")
         check_range("initial_std", self.initial_std, "[0, 1)")
         if not 1 <= self.stride <= self.trainer.span:
             span = self.trainer.span

@@ -9,7 +9,7 @@ import tyro
 
 from fastweights.cores import core_kind
 from fastweights.experiments.learning_options import LearningOptions
-from fastweights.host import SEED, check_at_least, check_range, flag, typed_whole
+from fastweights.host import COUNT, SEED, check_range, check_ranges, flag, typed_whole
 from fastweights.tasks import TASKS, ModelConfig, SequenceModel, Task, TrainerConfig, split_sizes
 
 Question = TypeVar("Question", bound=Task)
@@ -70,7 +70,7 @@ class SequenceOptions(LearningOptions, Generic[Question]):
         super().check()
         self.task.check()
         self.trainer.check()
-        check_at_least(self, 1, "train_size", "valid_size", "test_size", "length_size")
+        check_ranges(self, COUNT, "train_size", "valid_size", "test_size", "length_size")
         if self.legacy_selection and not self.task.has_lengths:
             raise ValueError(
                 "--legacy-selection is for formal languages: other published results were selected "

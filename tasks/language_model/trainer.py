@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastweights.host import BATCH, POSITIVE, check_at_least, check_range
+from fastweights.host import BATCH, COUNT, NOT_NEGATIVE, POSITIVE, check_range, check_ranges
 from fastweights.kernels import refilled, tensors_of
 from fastweights.tasks.gradient_step import gradient_step
 from fastweights.tasks.language_model.model import LanguageModel, ModelState, detached
@@ -45,8 +45,8 @@ class LanguageTrainerConfig:
 
     def check(self) -> None:
         """Raise a one-line `ValueError` for a value that is not allowed."""
-        check_at_least(self, 1, "updates", "span")
-        check_at_least(self, 0, "warm_up", "micro_columns", "clip")
+        check_ranges(self, COUNT, "updates", "span")
+        check_ranges(self, NOT_NEGATIVE, "warm_up", "micro_columns", "clip")
         check_range("columns", self.columns, BATCH)
         check_range("learning_rate", self.learning_rate, POSITIVE)
 

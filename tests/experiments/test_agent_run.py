@@ -21,7 +21,7 @@ LISTS = (
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"num_envs": 0}, "--num-envs must be at least 1, not 0"),
+        ({"num_envs": 0}, r"--num-envs must lie in \[1, 2\^20\], not 0"),
         ({"seed": -1}, "--seed must lie in"),
         ({"core": "rnd"}, "did you mean rdn?"),
     ],

@@ -186,7 +186,7 @@ def error_of(main, arguments, capsys) -> str:
         (code_execution.main, ["--seed", "-1"], "--seed must lie in"),
         (code_execution.main, ["--device", "gpu"], "auto, cpu, cuda"),
         (code_execution.main, ["--learning-rate", "nan"], "--learning-rate must be a number"),
-        (code_execution.main, ["--clip", "nan"], "--clip must be at least 0"),
+        (code_execution.main, ["--clip", "nan"], "--clip must be a number, not nan"),
         (code_execution.main, ["--core-dropout", "nan"], "--core-dropout must be a number"),
         (code_execution.main, ["--core-dropout", "1"], "--core-dropout must lie in [0, 1)"),
         (code_execution.main, ["--checkpoint-minutes", "nan"], "--checkpoint-minutes must be"),
