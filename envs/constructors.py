@@ -19,6 +19,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "float": ((int, float), "a number"),
     "str": ((str,), "text"),
 }
+_NO_LIMIT = -1  # Gymnasium's `max_episode_steps` for games without a limit of steps
 _OPTIONAL_TEXT = ("str | None", "None | str")
 
 
@@ -87,11 +88,12 @@ def check_kinds(gymnasium_id: str, display: str, options: Mapping[str, object]) 
                 raise ValueError(
                     f"the option {name} of {display} must be {words}, not {options[name]!r}"
                 )
-    limit = options.get("max_episode_steps", 1)
-    if _spec(gymnasium_id).entry_point is not None and (type(limit) is not int or limit < 1):
+    limit = options.get("max_episode_steps", _NO_LIMIT)
+    is_limit = type(limit) is int and (limit >= 1 or limit == _NO_LIMIT)
+    if not is_limit and _spec(gymnasium_id).entry_point is not None:
         raise ValueError(
-            f"the option max_episode_steps of {display} must be a whole number of at least 1, "
-            f"not {limit!r}"
+            f"the option max_episode_steps of {display} must be a whole number of at least 1, or "
+            f"{_NO_LIMIT} for no limit, not {limit!r}"
         )
 
 

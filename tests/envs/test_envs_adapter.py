@@ -231,6 +231,7 @@ def test_a_limit_of_steps_ends_a_game():
     environments.reset()
     ends = [environments.step(np.array([step % 2])).is_first[0] for step in range(6)]
     assert ends == [False, False, True] * 2
+    envs.make("CartPole-v1", 1, options={"max_episode_steps": -1}).reset()  # no limit
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED])
