@@ -1,8 +1,8 @@
 """Stems: a frame in, a feature vector out; for pictures and for vectors.
 
 Source of the image stems: Espeholt et al. 2018, figure 3 (left: shallow, right: the large ResNet).
-`shallow_norm` and `shallow_centred` change the left one so that it learns from the first frames;
-see docs/design/stems.md.
+The other `shallow_` stems change the left one so that it learns from the first frames; see
+docs/design/stems.md.
 """
 
 from collections import OrderedDict
@@ -57,17 +57,28 @@ class PixelConv2d(nn.Conv2d):
 
 
 class CentredConv2d(nn.Conv2d):
-    """A convolution without padding whose filters sum to 0 in each input channel.
+    """A convolution without padding whose filters have less of their mean, in each input channel.
 
-    What is equal everywhere in a channel is convolved to the bias, so brightness has no effect. The
-    mean over the taps is subtracted in each call. Source: Huang et al. 2017, "Centered Weight
-    Normalization in Accelerating Training of Deep Neural Networks", by channel and without the
-    scale.
+    The mean over the taps is subtracted in each call, but for a share. Without a share, what is
+    equal everywhere in a channel is convolved to the bias, so brightness has no effect. Source:
+    Huang et al. 2017, "Centered Weight Normalization in Accelerating Training of Deep Neural
+    Networks", by channel and without the scale.
+
+    Args:
+        inputs: channels of the input.
+        outputs: number of filters.
+        size: height and width of the filters.
+        stride: steps of the filters.
+        kept: share of the mean that stays, from 0 to 1.
     """
+
+    def __init__(self, inputs: int, outputs: int, size: int, stride: int, *, kept: float = 0.0):
+        super().__init__(inputs, outputs, size, stride)
+        self.subtracted = 1 - kept
 
     def forward(self, x: Shaped[Tensor, "N C Y X"]) -> Float[Tensor, "N D V U"]:
         """Convolve features, or uint8 pixels, which count as scaled to [0, 1]."""
-        centred = self.weight - self.weight.mean((2, 3), keepdim=True)
+        centred = self.weight - self.subtracted * self.weight.mean((2, 3), keepdim=True)
         if x.dtype is not torch.uint8:
             return self._conv_forward(x, centred, self.bias)
         return self._conv_forward(as_numbers(x, self.weight), _scaled(centred, x), self.bias)
@@ -98,15 +109,11 @@ def _resnet(channels: int) -> nn.Sequential:
     )
 
 
-def _two_convolutions(
-    channels: int, first: type[nn.Conv2d] = PixelConv2d, second: type[nn.Conv2d] = nn.Conv2d
-) -> tuple[nn.Conv2d, nn.Conv2d]:
-    """Return the small stem's two convolutions."""
-    return first(channels, 16, 8, stride=4), second(16, 32, 4, stride=2)
+_FIRST, _SECOND = (16, 8, 4), (32, 4, 2)  # filters, size and stride of the small stem's layers
 
 
 def _shallow(channels: int) -> nn.Sequential:
-    first, second = _two_convolutions(channels)
+    first, second = PixelConv2d(channels, *_FIRST), nn.Conv2d(16, *_SECOND)
     return nn.Sequential(first, nn.ReLU(inplace=True), second)
 
 
@@ -115,12 +122,18 @@ def _shallow_norm(channels: int) -> nn.Sequential:
 
     A normalised ReLU cannot be zero on the whole picture.
     """
-    return _normalized(*_two_convolutions(channels))
+    return _normalized(PixelConv2d(channels, *_FIRST), nn.Conv2d(16, *_SECOND))
 
 
-def _shallow_centred(channels: int) -> nn.Sequential:
+def _shallow_centred(channels: int, kept: float = 0.0) -> nn.Sequential:
     """Return the same with centred filters, so that a plain background is 0 before each norm."""
-    return _normalized(*_two_convolutions(channels, CentredConv2d, CentredConv2d))
+    first, second = (channels, *_FIRST), (16, *_SECOND)
+    return _normalized(CentredConv2d(*first, kept=kept), CentredConv2d(*second, kept=kept))
+
+
+def _shallow_soft_centred(channels: int) -> nn.Sequential:
+    """Return the same with a quarter of each mean kept, so that brightness counts a little."""
+    return _shallow_centred(channels, kept=0.25)
 
 
 def _normalized(first: nn.Conv2d, second: nn.Conv2d) -> nn.Sequential:
@@ -230,6 +243,7 @@ _OF_PICTURES = {
     "shallow": _Kind(_shallow, 20),
     "shallow_norm": _Kind(_shallow_norm, 20, normalized=True),
     "shallow_centred": _Kind(_shallow_centred, 20, normalized=True),
+    "shallow_soft_centred": _Kind(_shallow_soft_centred, 20, normalized=True),
 }
 STEMS = ("auto", *_OF_PICTURES, "mlp")
 
@@ -245,9 +259,10 @@ def build_stem(
 
     Args:
         name: `resnet` (15 convolutions in three stages of 16, 32, 32 channels), `shallow` (two
-            convolutions), `shallow_norm` (the same, each layer normalised and drawn orthogonal) or
-            `shallow_centred` (`shallow_norm` with filters that sum to 0) for uint8 pictures; `mlp`
-            for vectors and small pictures; or `auto`.
+            convolutions), `shallow_norm` (the same, each layer normalised and drawn orthogonal),
+            `shallow_centred` (`shallow_norm` with filters that sum to 0) or `shallow_soft_centred`
+            (a quarter of their sums kept) for uint8 pictures; `mlp` for vectors and small pictures;
+            or `auto`.
         frame_shape: (C, Y, X) of pictures, or (N,) of vectors.
         output_size: number of features.
         precision: float32 or bfloat16, of the convolutions only.

@@ -39,7 +39,7 @@ from fastweights.host import UserError, one_line_errors
 from fastweights.launch.cli.parser import Parser
 from fastweights.training import open_agent
 
-STEMS = ("resnet", "shallow", "shallow_norm", "shallow_centred")
+STEMS = ("resnet", "shallow", "shallow_norm", "shallow_soft_centred", "shallow_centred")
 DRAWS = 5  # untrained copies of each stem
 GAMES = 4
 EARLIER = 50  # agent steps before frames are used, because all games begin alike

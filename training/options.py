@@ -33,8 +33,8 @@ class RunOptions(CoreSizes):
     1)."""
     stem: str = "auto"
     """Vision network: auto, resnet (15 convolutions), shallow (2), shallow_norm (2, each
-    normalised), shallow_centred (the same with filters that sum to 0) or mlp (for vectors); see
-    docs/design/stems.md."""
+    normalised), shallow_centred (the same with filters that sum to 0), shallow_soft_centred (a
+    quarter of their sums kept) or mlp (for vectors); see docs/design/stems.md."""
     precision: str = "auto"
     """Precision of the stem's convolutions: float32, bfloat16, or auto (bfloat16 where all devices
     multiply it in hardware)."""

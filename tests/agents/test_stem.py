@@ -5,7 +5,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fastweights.agents.stem import STEMS, VectorStem, apply_over_time, build_stem
+from fastweights.agents.stem import (
+    STEMS,
+    CentredConv2d,
+    VectorStem,
+    apply_over_time,
+    build_stem,
+)
 
 SIZES = [(4, 84, 84), (3, 64, 64), (1, 20, 20), (2, 21, 33)]
 
@@ -55,6 +61,15 @@ def plain_shallow_centred(stem, frame: Tensor) -> Tensor:
     return plain_shallow_norm(stem, frame, lambda w: w - w.flatten(2).mean(2)[..., None, None])
 
 
+def plain_shallow_soft_centred(stem, frame: Tensor) -> Tensor:
+    """Compute the same with filters that keep a quarter of their taps' sums."""
+
+    def centre(w: Tensor) -> Tensor:
+        return 0.25 * w + 0.75 * (w - w.flatten(2).mean(2)[..., None, None])
+
+    return plain_shallow_norm(stem, frame, centre)
+
+
 def standard(x: Tensor) -> Tensor:
     rows = x.reshape(len(x), -1)
     rows = (rows - rows.mean(1, keepdim=True)) / (rows.var(1, False, keepdim=True) + 1e-5).sqrt()
@@ -70,6 +85,7 @@ PLAIN = {
     "shallow": plain_shallow,
     "shallow_norm": plain_shallow_norm,
     "shallow_centred": plain_shallow_centred,
+    "shallow_soft_centred": plain_shallow_soft_centred,
 }
 
 
@@ -88,10 +104,10 @@ def test_a_normalised_stem_tells_pictures_apart_from_the_start():
     frame = torch.full((20, 4, 84, 84), 87, dtype=torch.uint8)
     for i in range(20):
         frame[i, :, 4 * i : 4 * i + 3, 40:43] = 236
-    plain, normed, centred = (
-        build_stem(name, (4, 84, 84)) for name in ("shallow", "shallow_norm", "shallow_centred")
-    )
+    kinds = ("shallow", "shallow_norm", "shallow_soft_centred", "shallow_centred")
+    plain, normed, soft, centred = (build_stem(name, (4, 84, 84)) for name in kinds)
     assert normed(frame).std(0).mean() > 20 * plain(frame).std(0).mean()
+    assert soft(frame).std(0).mean() > 2 * normed(frame).std(0).mean()
     assert centred(frame).std(0).mean() > 2 * normed(frame).std(0).mean()
     product = normed.project.weight @ normed.project.weight.T
     torch.testing.assert_close(product, 2 * torch.eye(256), atol=1e-4, rtol=0)
@@ -103,10 +119,19 @@ def test_brightness_means_nothing_to_a_centred_stem():
     torch.testing.assert_close(stem(dark), stem(dark + 100), atol=1e-10, rtol=0)
 
 
+@pytest.mark.parametrize("kept", [0.0, 0.25, 1.0])
+def test_a_share_of_the_brightness_passes_centred_filters(kept):
+    conv = CentredConv2d(2, 3, 4, 2, kept=kept).double()
+    plain = torch.full((1, 2, 8, 8), 51, dtype=torch.uint8)
+    expected = kept * conv.weight.sum((1, 2, 3)) * 0.2 + conv.bias
+    found = conv(plain)
+    torch.testing.assert_close(found, across(expected).expand_as(found), atol=1e-12, rtol=0)
+
+
 def test_no_gradient_can_silence_all_of_a_normalised_stem():
     """The first filters are below 0 everywhere, as can happen to the plain stem in training."""
     frame = pictures((4, 84, 84))
-    normed = {"shallow_norm": True, "shallow_centred": True}
+    normed = dict.fromkeys(("shallow_norm", "shallow_centred", "shallow_soft_centred"), True)
     for name, alive in {"shallow": False, **normed}.items():
         stem = build_stem(name, (4, 84, 84))
         with torch.no_grad():
@@ -189,7 +214,7 @@ def test_unfit_frames_are_named_in_one_line(name, shape):
 
 @pytest.mark.parametrize(
     ("name", "side"),
-    [("resnet", 3), ("shallow", 20), ("shallow_norm", 20), ("shallow_centred", 20)],
+    [("resnet", 3), *((name, 20) for name in STEMS if name.startswith("shallow"))],
 )
 def test_the_smallest_picture_is_enough(name, side):
     features = build_stem(name, (1, side, side))(pictures((1, side, side)))

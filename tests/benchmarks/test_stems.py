@@ -48,10 +48,10 @@ def test_stems_as_drawn_and_trained(tmp_path, monkeypatch, capsys):
     stems.main(["--runs", run, "--json", str(file)])
     found = json.loads(file.read_text())["stems"]
     trained = "shallow_norm: lstm after 4 agent steps"
-    names = ("resnet", "shallow", "shallow_norm", "shallow_centred")
+    names = ("resnet", "shallow", "shallow_norm", "shallow_soft_centred", "shallow_centred")
     assert list(found) == [*(f"{name}, as drawn" for name in names), trained]
     spreads = [found[f"{name}, as drawn"]["spread"] for name in names[1:]]
-    assert spreads[2] > spreads[1] > 3 * spreads[0] > 0
+    assert spreads[3] > spreads[2] > spreads[1] > 3 * spreads[0] > 0
     assert 0 < found[trained]["silent_features"] < 1
     with pytest.raises(SystemExit, match="2"):
         stems.main(["--env", "Qbert", "--runs", run])
