@@ -129,7 +129,7 @@ def core_config(name: str, **changes: Any) -> Any:
     for option, value in changes.items():
         if type(value) is float and not math.isfinite(value):
             raise ValueError(f"core option {option!r} must be a finite number, not {value}")
-        if type(getattr(kind.config, option)) is int and value < 1:
+        if option in LARGEST and value < 1:
             raise ValueError(f"core option {option!r} must be at least 1, not {value}")
         if option in LARGEST and value > LARGEST[option]:
             raise ValueError(f"core option {option!r} must be at most {LARGEST[option]}")

@@ -117,7 +117,12 @@ def preset_of_core(core: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_named_by_size(core: str) -> bool:
-    """Return whether an earlier core in the registry is the same memory in other sizes."""
+    """Return whether an earlier core in the registry is the same memory in other sizes.
+
+    A user's own core, `my_module:name`, is not.
+    """
+    if ":" in core:
+        return False
     kind = core_kind(core)
     same = (kind.systematic_name, kind.equation)
     alike = (name for name, k in CORES.items() if (k.systematic_name, k.equation) == same)

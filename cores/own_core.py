@@ -58,10 +58,10 @@ def _type_of(value: Any) -> str:
 def check_core(name: str, core: Any, input_size: int) -> None:
     """Raise a one-line `ValueError` unless a core keeps the interface's promises on a few numbers.
 
-    A fresh state is zero, its tensors are float32 with the batch first, `step` and `unroll` return
-    an output and such a state, `unroll` is a loop of steps with resets, and the streams of a batch
-    do not influence each other. Draws no random numbers. On the device `meta`, which computes
-    nothing, only the core's type and sizes count.
+    A fresh state is zero, its tensors have torch's default dtype and the batch first, `step` and
+    `unroll` return an output and such a state, `unroll` is a loop of steps with resets, and the
+    streams of a batch do not influence each other. Draws no random numbers. On the device `meta`,
+    which computes nothing, only the core's type and sizes count.
 
     Args:
         name: the core's name, for messages.
@@ -125,9 +125,10 @@ def _of_answer(answer: Any, fresh: Any, shape: tuple[int, ...]) -> str | None:
     if not isinstance(answer, tuple) or len(answer) != 2:
         return f"returns a {type(answer).__name__}: return the output and the next state"
     y, state = answer
-    if not isinstance(y, Tensor) or y.shape != shape or y.dtype != torch.float32:
+    dtype = torch.get_default_dtype()
+    if not isinstance(y, Tensor) or y.shape != shape or y.dtype != dtype:
         found = f"{y.dtype} {list(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
-        return f"returns the output {found}, which must be torch.float32 {list(shape)}"
+        return f"returns the output {found}, which must be {dtype} {list(shape)}"
     return state_difference(state, fresh, "returns a state that is none: state")
 
 
@@ -139,9 +140,9 @@ def _of_fresh(state: Any, where: str) -> str | None:
         if not isinstance(part, Tensor):
             if problem := _of_fresh(part, where):
                 return problem
-        elif part.dtype != torch.float32 or part.shape[:1] != (_STREAMS,) or part.any():
+        elif part.dtype != torch.get_default_dtype() or part.shape[:1] != (_STREAMS,) or part.any():
             return (
                 f"{where} for {_STREAMS} streams has a tensor of {part.dtype} {list(part.shape)}: "
-                f"return zeros of float32 [{_STREAMS}, ...]"
+                f"return zeros of {torch.get_default_dtype()} [{_STREAMS}, ...]"
             )
     return None

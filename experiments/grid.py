@@ -126,6 +126,25 @@ class Grid:
     cells: Sequence[Cell]
     folder: Path
 
+    def __post_init__(self) -> None:
+        """Check that every cell has a seed, and every run a folder of its own.
+
+        Raises:
+            ValueError: one line.
+        """
+        if any("seed" not in cell.labels for cell in self.cells):
+            raise ValueError("every cell of a grid needs a seed: cells(run, ..., seed=(1, 2, 3))")
+        known: dict[Path, Run] = {}
+        for run in self.runs:
+            if not run.options.xpid:
+                raise ValueError("a run of a grid needs an xpid: the name of its folder")
+            if run.path in known:
+                raise ValueError(
+                    f"two runs of the grid have the folder {run.path}: their xpid must name "
+                    "everything by which they differ"
+                )
+            known[run.path] = run
+
     @property
     def runs(self) -> list[Run]:
         """The cells' runs, without repetition."""

@@ -57,6 +57,8 @@ def flags(options: LearningOptions) -> list[str]:
     """Return the command line that gives these options under any preset."""
     plain = options.flat()
     name = plain.pop("task_name")
+    for implied in options.implied():
+        del plain[implied]
     which = {"task": name} if name != options.command else {}
     return as_flags(which | plain)
 

@@ -82,6 +82,10 @@ class LearningOptions(CoreSizes, ABC):
                 plain |= plain.pop(field.name)
         return plain
 
+    def implied(self) -> Sequence[str]:
+        """Return the names of options that follow from others, beside which they are refused."""
+        return ()
+
     @classmethod
     @abstractmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:

@@ -87,7 +87,7 @@ class Result(NamedTuple):
 
     loss: float
     sequence_accuracy: float  # share of sequences without a wrong position, of 1
-    answer_accuracy: float  # share of right answers, without blanks, of 1
+    answer_accuracy: float  # share of right answers, without blanks, of 1; NaN without answers
 
     @property
     def score(self) -> float:
@@ -110,7 +110,7 @@ class SequenceScores(NamedTuple):
     def result(self) -> Result:
         """Return the result of all sequences."""
         right = (self.wrong == 0).double().mean().item()
-        of_answers = self.right_answers.sum().item() / self.answers.sum().item()
+        of_answers = (self.right_answers.sum() / self.answers.sum()).item()
         return Result(self.loss.sum().item() / self.asked.sum().item(), right, of_answers)
 
 

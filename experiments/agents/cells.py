@@ -32,7 +32,7 @@ class AgentRun(Run):
     """An agent's training, followed by test games if its options ask for some.
 
     Raises:
-        ValueError: options that are not allowed, or without a name; one line.
+        ValueError: options that are not allowed; one line.
     """
 
     options: RunOptions
@@ -40,8 +40,6 @@ class AgentRun(Run):
 
     def __post_init__(self) -> None:
         check_options(self.options)
-        if not self.options.xpid:
-            raise ValueError("a run of a grid needs an xpid")
 
     @property
     def trained(self) -> bool:

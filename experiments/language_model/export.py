@@ -67,7 +67,7 @@ A language model with the memory `{options["core"]}`: {parameters / 1e6:.3f} M p
 
 ## Results
 
-{markdown_table(head, rows) if rows else "None kept: the run has not ended."}
+{markdown_table(head, rows) if rows else "None of these weights."}
 
 ## Use
 

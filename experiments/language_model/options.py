@@ -94,6 +94,8 @@ class LanguageOptions(LearningOptions):
         self.cut.check()
         for name, known in (("positions", ("auto", *POSITIONS)), ("precision", PRECISIONS)):
             one_of(f"--{name}", getattr(self, name), known)
+        if self.core_positions is not None:
+            raise ValueError("--core-positions: a language model has --positions of its own")
         check_ranges(self, COUNT, "evaluate_every", "at_once")
         check_ranges(self, NOT_NEGATIVE, "sample_length")
         check_range("initial_std", self.initial_std, "[0, 1)")

@@ -38,11 +38,12 @@ class SavedModel:
     payload: dict[str, Any]
 
     def results(self) -> dict[str, Any]:
-        """Return what the run measured at its end; nothing where there is no such file."""
+        """Return what the run measured at its end; nothing if that is of other weights."""
         try:
-            return read_object(self.folder / RESULT_FILE)
+            found = read_object(self.folder / RESULT_FILE)
         except (OSError, ValueError):
             return {}
+        return found if found.get("best_update") == self.step else {}
 
 
 def open_model(

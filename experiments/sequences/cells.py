@@ -7,7 +7,7 @@ from typing import Any
 from fastweights.cores import core_kind
 from fastweights.experiments.learning_cells import LearningRun
 from fastweights.experiments.learning_options import differing_learning_options
-from fastweights.experiments.sequences.data import sequences_of
+from fastweights.experiments.sequences.data import sequences_of, sized, with_files
 from fastweights.experiments.sequences.options import SequenceOptions
 from fastweights.tasks import Result
 
@@ -23,11 +23,16 @@ class SequenceRun(LearningRun):
         return dict.fromkeys(self.options.task.splits[1:], Result._fields)
 
     def differences(self, stored: dict[str, Any]) -> list[str]:
-        return differing_learning_options(SequenceOptions.from_dict(stored), self._with_window())
+        return differing_learning_options(SequenceOptions.from_dict(stored), self._as_stored())
 
-    def _with_window(self) -> SequenceOptions:
-        """Return the options as a run stores them, with attention over the longest sequence."""
-        if not core_kind(self.options.core).attends:
-            return self.options
-        drawn = sequences_of(self.options).values()
-        return self.options.reaching(max(int(split.lengths.max()) for split in drawn))
+    def _as_stored(self) -> SequenceOptions:
+        """Return the options as a run stores them.
+
+        With attention over the longest sequence, and the sizes of the splits in `files`.
+        """
+        options = self.options
+        if not (options.files or core_kind(options.core).attends):
+            return options
+        drawn = sequences_of(options)
+        options = sized(with_files(options, options), drawn)
+        return options.reaching(max(int(split.lengths.max()) for split in drawn.values()))

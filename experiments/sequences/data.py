@@ -12,7 +12,7 @@ from rich.table import Table
 from torch import Tensor
 
 from fastweights.experiments.learning_options import changed_learning_options
-from fastweights.experiments.sequences.options import SequenceOptions
+from fastweights.experiments.sequences.options import SIZES, SequenceOptions
 from fastweights.experiments.token_files import read_splits, write_splits
 from fastweights.host import (
     UserError,
@@ -27,7 +27,6 @@ from fastweights.records import CheckpointError, load_checkpoint, save_checkpoin
 from fastweights.tasks import UNASKED, Sequences, Task, draw_splits
 
 FILE = "sequences.pt"
-SIZES = ("train_size", "valid_size", "test_size")
 
 
 def sequences_of(options: SequenceOptions) -> dict[str, Sequences]:

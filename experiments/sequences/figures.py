@@ -12,7 +12,8 @@ from fastweights.experiments.sequences.presets import sequence_preset
 from fastweights.host import UserError
 from fastweights.tasks import TASKS, Task
 
-# Divisors of these tables' sizes for the small preset: for LSTMs, and for all others.
+# Divisors of these tables' sizes for the small preset: for LSTMs and others without heads, and for
+# all others.
 SMALLER_LSTM = {6: {"width": 2}, 7: {"width": 8}}
 SMALLER = {6: {"layers": 2, "width": 4, "heads": 4, "feedforward": 4}}
 
@@ -87,17 +88,33 @@ def figures(
 def _unpublished(
     scores: Sequence[AlgorithmicScore], cores: Sequence[str]
 ) -> list[AlgorithmicScore]:
-    """Return a figure for each added core, setting and measure, of any size."""
+    """Return a figure for each added core, setting and measure, in sizes that the core has."""
     known = {score.core for score in scores}
     first: dict[tuple[str, str, str], AlgorithmicScore] = {}
     for score in scores:
         first.setdefault((score.task, score.setting, score.measure), score)
     return [
-        score._replace(row=core_kind(core).systematic_name, core=core, mean=None, std=None)
+        score._replace(
+            row=core_kind(core).systematic_name,
+            core=core,
+            sizes=_sizes_for(core, score),
+            mean=None,
+            std=None,
+        )
         for score in first.values()
         for core in cores
         if core not in known
     ]
+
+
+def _sizes_for(core: str, score: AlgorithmicScore) -> str:
+    """Return the sizes of a table's row that fit another core: none of an LSTM's for blocks."""
+    if score.core not in CORES:
+        return ""
+    own, rows = core_kind(core).options(), core_kind(score.core).options()
+    if ("heads" in own) != ("heads" in rows):
+        return ""
+    return " ".join(pair for pair in score.sizes.split() if pair.partition("=")[0] in own)
 
 
 def named_sizes(score: AlgorithmicScore) -> dict[str, int]:
@@ -133,7 +150,7 @@ def _sizes_of(options: SequenceOptions) -> dict[str, Any]:
 
 
 def _sizes(score: AlgorithmicScore, preset_name: str) -> dict[str, int]:
-    by_table = SMALLER_LSTM if score.core == "lstm" else SMALLER
+    by_table = SMALLER if "heads" in core_kind(score.core).options() else SMALLER_LSTM
     smaller = by_table.get(score.table, {}) if preset_name == "small" else {}
     named = named_sizes(score)
     return {name: size // smaller.get(name, 1) for name, size in named.items()}

@@ -119,5 +119,5 @@ def _row(split: str, length: int, scores: SequenceScores) -> dict[str, Any]:
         "length": length,
         "sequences": len(scores.wrong),
         "sequence_accuracy": found.sequence_accuracy,
-        "answer_accuracy": found.answer_accuracy,
+        "answer_accuracy": found.answer_accuracy if scores.answers.any() else None,
     }

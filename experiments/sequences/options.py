@@ -13,6 +13,7 @@ from fastweights.host import COUNT, SEED, check_range, check_ranges, flag, typed
 from fastweights.tasks import TASKS, ModelConfig, SequenceModel, Task, TrainerConfig, split_sizes
 
 Question = TypeVar("Question", bound=Task)
+SIZES = ("train_size", "valid_size", "test_size")
 LSTM_EMBEDDING = 128  # Irie et al. 2021, appendix B.2
 LONGEST_TEST = 1_000_000  # a mistyped length gives an error, not hours of work
 
@@ -128,6 +129,10 @@ class SequenceOptions(LearningOptions, Generic[Question]):
             dropout=self.dropout,
             decoder=self.decoder,
         )
+
+    def implied(self) -> Sequence[str]:
+        """Return the sizes and the file of drawn sequences where `files` has all sequences."""
+        return (*SIZES, "data") if self.files else ()
 
     def reaching(self, longest: int) -> "SequenceOptions":
         """Return options with attention over `longest` words, unless a window was given."""

@@ -24,6 +24,7 @@ from fastweights.host import (
     Stages,
     UserError,
     choose_device,
+    compute_exactly,
     restoring_torch,
     tune_allocator,
     use_threads,
@@ -52,6 +53,7 @@ def run_sequence_task(options: SequenceOptions, resume: Path | None = None) -> i
         if not resume and options.xpid is not None:
             check_new_run(options.savedir, options.xpid)
         use_threads(options.num_threads)
+        compute_exactly()
         device = choose_device(options.device)
         if options.kernels != "auto":
             use_backend(options.kernels)

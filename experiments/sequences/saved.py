@@ -37,7 +37,8 @@ class SavedSequenceModel(NamedTuple):
             ValueError: a word that the task does not have; one line.
         """
         known = {word: number for number, word in enumerate(self.options.task.words)}
-        tokens = torch.tensor([known[one_of("word", word, known)] for word in words])[:, None]
+        numbers = [known[one_of("word", word, known)] for word in words]
+        tokens = torch.tensor(numbers, dtype=torch.int64)[:, None]
         with torch.no_grad():
             logits = self.model(tokens, torch.ones_like(tokens, dtype=torch.bool))
         return [self.options.task.answers[number] for number in logits.argmax(-1)]

@@ -123,8 +123,9 @@ def _core_options(config: LanguageModelConfig) -> dict[str, Any]:
     options, known = dict(config.core_options), core_kind(config.core).options()
     if "embed" in known:
         options["embed"] = "none"
-    if "positions" in known:  # attention; a convolution's window is not changed
+    if "positions" in known:
         options["positions"] = "none"
+    if core_kind(config.core).attends:
         options.setdefault("window", config.span)
     return options
 

@@ -3,6 +3,7 @@
 Source: Merity et al. 2016, Table 1 (words); every line, blank ones included, adds one `<eos>`.
 """
 
+from pathlib import PurePath
 from typing import NamedTuple
 
 
@@ -23,10 +24,13 @@ _BETWEEN = 20_000_000  # training tokens: WikiText-2 has fewer, WikiText-103 mor
 
 
 def recognised(place: str, form: str, found: Counts) -> str | None:
-    """Return which published text this is, by its name or its held-out splits; or None."""
-    named = place.lower().replace("_", "-")
+    """Return which published text this is, by its name or its held-out splits; or None.
+
+    `place` is its file or folder; the names of the folders above it do not count.
+    """
+    named = PurePath(place).name.lower().replace("_", "-")
     for name in PUBLISHED:
-        if f"{name.lower()}-" in f"{named}-" or f"{name.lower()}/" in named:
+        if f"{name.lower()}-" in f"{named}-":
             return name
     is_wikitext = form.startswith("WikiText") or (found.valid, found.test) == (217_646, 245_569)
     if is_wikitext:

@@ -40,7 +40,7 @@ def python_docs_source(
 def _docstrings(library: Path) -> Iterator[tuple[str, str]]:
     """Yield the name and all docstrings of each module that has enough of them."""
     for path in sorted(library.rglob("*.py")):
-        if _LEFT_OUT & set(path.parts):
+        if _LEFT_OUT & set(path.relative_to(library).parts):
             continue
         try:
             tree = ast.parse(path.read_bytes())

@@ -85,7 +85,7 @@ def cut(place: str, form: str, parts: Sequence[Part], held_out: float) -> Source
     shares = zip(SPLITS, (0.0, *ends), ends, strict=False)
     length = cache(partial(_length, parts))
     splits = {split: _portion(parts, length, begin, end) for split, begin, end in shares}
-    form = f"{form}; the last {held_out:.3g} for test, {held_out:.3g} before that for validation"
+    form = f"{form}; the last {held_out} for test, {held_out} before that for validation"
     files = [(f"part {number}", part) for number, part in enumerate(parts)]
     return Source(place=place, form=form, files=files, splits=splits)
 

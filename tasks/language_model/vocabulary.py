@@ -18,6 +18,11 @@ EOS, UNKNOWN = "<eos>", "<unk>"
 KINDS = ("words", "bytes")
 
 
+def _encoded(text: str) -> bytes:
+    """Return text in UTF-8; lone surrogates, which a decoder may leave, become three bytes."""
+    return text.encode("utf-8", "surrogatepass")
+
+
 class Line(NamedTuple):
     """A line as tokens, and the size of its text."""
 
@@ -93,7 +98,7 @@ class Words(Vocabulary):
         get, unknown = self.numbers.get, self.unknown
         tokens = [get(word, unknown) for word in words]
         tokens.append(0)
-        return Line(tokens, len(tokens), len(text) if text.isascii() else len(text.encode()))
+        return Line(tokens, len(tokens), len(text) if text.isascii() else len(_encoded(text)))
 
     def prompt(self, text: str) -> list[int]:
         lines = text.split("\n")
@@ -123,11 +128,11 @@ class Bytes(Vocabulary):
         return 256
 
     def line(self, text: str) -> Line:
-        content = text.encode()
+        content = _encoded(text)
         return Line(np.frombuffer(content, np.uint8), len(text.split()) + 1, len(content))
 
     def prompt(self, text: str) -> list[int]:
-        return list(text.encode())
+        return list(_encoded(text))
 
     def pieces(self, tokens: Iterable[int]) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -140,7 +145,7 @@ class Bytes(Vocabulary):
 def vocabulary_to_json(vocabulary: Vocabulary) -> bytes:
     """Return the content of a vocabulary's file; lone surrogates of a text's own bytes are kept."""
     text = json.dumps(vocabulary.plain(), ensure_ascii=False)
-    return text.encode("utf-8", "surrogatepass")
+    return _encoded(text)
 
 
 def vocabulary_from_plain(plain: dict[str, Any]) -> Vocabulary:

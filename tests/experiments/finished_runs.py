@@ -1,5 +1,7 @@
 """A run of a grid that has finished, for tests of what a table makes of results."""
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from fastweights.experiments.grid import Run
@@ -8,10 +10,11 @@ from fastweights.experiments.grid import Run
 class Finished(Run):
     """A run called `name` whose result is `measured`."""
 
-    finished, options, name = True, None, ""
+    finished, name = True, ""
 
     def __init__(self, measured: dict[str, Any], name: str = ""):
         self.measured, self.name = measured, name
+        self.options = SimpleNamespace(savedir=Path("runs"), xpid=name or f"run-{id(self)}")
 
     def result(self) -> dict[str, Any]:
         return self.measured

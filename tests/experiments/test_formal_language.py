@@ -324,6 +324,7 @@ def test_without_positions_a_transformer_says_the_same_at_every_position_of_a_po
 
 def test_a_trained_model_answers_words(solved):
     saved = open_sequence_model(str(solved))
+    assert saved.answers([]) == []
     assert not saved.model.training and saved.options.core == "lstm"
     for word in ("aa", "aaaaaaa"):
         assert saved.answers(list(word)) == [str(i % 2) for i in range(len(word))]

@@ -121,6 +121,24 @@ def test_a_row_leaves_out_what_failed_or_was_not_measured():
     assert (found.mean, found.std, found.others) == (25.0, 15.0, {"steps": 8 / 3})
 
 
+def test_each_run_of_a_grid_has_a_folder_of_its_own(tmp_path):
+    def run(rate: float, seed: int, name: str | None = "seed") -> AgentRun:
+        learner = replace(preset("maze", "lstm").learner, learning_rate=rate)
+        xpid = name and f"{name}{seed}"
+        return AgentRun(RunOptions(seed=seed, savedir=tmp_path, xpid=xpid, learner=learner))
+
+    same = cells(run, rate=(0.1, 0.1), seed=(1, 2))
+    assert len(Grid("one run a seed", same, tmp_path).runs) == 2
+    for bad, says in (
+        (cells(run, rate=(0.1, 0.2), seed=(1,)), f"two runs of the grid have .*{tmp_path}/seed1"),
+        (cells(run, rate=(0.1,), seed=(1,), name=(None,)), "needs an xpid"),
+        (cells(lambda rate: run(rate, 1), rate=(0.1,)), "needs a seed"),
+    ):
+        with pytest.raises(ValueError, match=says) as error:
+            Grid("bad", bad, tmp_path)
+        assert "\n" not in str(error.value)
+
+
 def test_a_column_has_the_digits_it_is_asked_for():
     two = row(0.5, 0.75, others={"steps": 1234.5, "minutes": None})
     assert mean_and_std(two, digits=2) == "0.62 ± 0.12"
@@ -205,11 +223,6 @@ def test_a_run_killed_after_its_last_checkpoint_is_tested_in_the_same_fill(forke
     (run.path / "meta.json").write_text(killed)
     grid = Grid("", cells(lambda seed: run, seed=(1,)), tmp_path)
     assert grid.fill(1) == {} and run.finished
-
-
-def test_an_agent_of_a_grid_has_a_name(tmp_path):
-    with pytest.raises(ValueError, match="needs an xpid"):
-        AgentRun(agent(tmp_path, xpid=None))
 
 
 def test_cells_are_every_combination_and_share_runs(tmp_path):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from matplotlib.colors import to_hex
 
-from fastweights.cores import CORES, build_core
+from fastweights.cores import CORES, build_core, core_config
 from fastweights.experiments.formal_languages import figures as lengths
 from fastweights.experiments.formal_languages import search, summary
 from fastweights.experiments.formal_languages.figures import (
@@ -39,6 +39,25 @@ def test_the_published_tables_have_a_figure_for_each_model_language_and_bin():
     assert all(figure.options.core_layers == 1 for figure in two)
     more = figures("formal_language", 1, "small", further=("mlstm",))[len(one) :]
     assert len(more) == 6 * 2 and {figure.published.mean for figure in more} == {None}
+
+
+@pytest.mark.parametrize(
+    ("command", "table", "core", "width"),
+    [
+        ("formal_language", 2, "lstm", 32),
+        ("list_ops", 7, "feedforward", None),
+        ("list_ops", 7, "rdn", 64),  # not an LSTM's eighth
+        ("code_execution", 6, "gru", 128),
+    ],
+)
+def test_an_added_core_has_its_own_sizes_or_those_of_a_row_like_it(command, table, core, width):
+    found = figures(command, table, "small", further=(core,))
+    added = [figure for figure in found if figure.options.core == core]
+    assert added
+    for figure in added:
+        sizes = core_config(core, **dict(figure.options.core_options()))
+        assert getattr(sizes, "width", None) == width
+        assert figure.options.build()
 
 
 def test_the_search_space_is_the_published_one():

@@ -2,11 +2,15 @@
 
 import re
 import shutil
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from fastweights.experiments.sequences.cells import SequenceRun
+from fastweights.experiments.sequences.presets import sequence_preset
 from fastweights.experiments.token_files import read_splits, write_splits
 from fastweights.host.errors import UserError
 from fastweights.launch import code_execution, formal_language
@@ -41,6 +45,20 @@ def test_languages_have_the_published_names(tmp_path, capsys):
     parity = LANGUAGES["parity"]()
     for line, answer in zip(lines, answers, strict=True):
         assert answer.split() == [given for _, given in parity.run(line.split())]
+
+
+def test_a_grid_of_runs_on_files_trains_and_knows_its_runs(tmp_path):
+    task = LANGUAGES["parity"]()
+    write_splits(tmp_path / "files", task, draw_splits(task, split_sizes(task, 20, 10, 10), seed=1))
+    for core in ("lstm", "transformer"):
+        usual = sequence_preset("small", core, task)
+        trainer = replace(usual.trainer, epochs=1)
+        where = {"files": tmp_path / "files", "savedir": tmp_path / "runs", "xpid": core}
+        one = SequenceRun(replace(usual, core_width=8, trainer=trainer, **where))
+        run = subprocess.run(one.start(), capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr
+        assert one.finished and one.command() is None
+        one.check()
 
 
 def folder(path: Path, **files: str) -> Path:

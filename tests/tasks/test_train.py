@@ -11,7 +11,14 @@ from fastweights.host import UserError
 from fastweights.tasks import UNASKED, CodeExecution, ListOps, Sample, baseline_accuracies
 from fastweights.tasks.sequence_model import ModelConfig, SequenceModel
 from fastweights.tasks.sequences import Sequences, draw_splits
-from fastweights.tasks.train import Result, Trainer, TrainerConfig, evaluate, score_sequences
+from fastweights.tasks.train import (
+    Result,
+    SequenceScores,
+    Trainer,
+    TrainerConfig,
+    evaluate,
+    score_sequences,
+)
 
 TASK = ListOps(depth=1)
 SPLITS = draw_splits(TASK, {"train": 200, "valid": 40, "test": 40}, seed=1)
@@ -329,7 +336,7 @@ def test_without_a_limit_a_long_gradient_is_left_alone():
         ({"solved_for": -1}, "--solved-for must be at least 0"),
         ({"learning_rate": float("nan")}, "--learning-rate must be a number"),
         ({"learning_rate": float("inf")}, "--learning-rate must be a number"),
-        ({"clip": float("nan")}, "--clip must be at least 0"),
+        ({"clip": float("nan")}, "--clip must be a number"),
         ({"average": 1.0}, r"--average must lie in \[0, 1\)"),
         ({"average": float("nan")}, "--average must be a number"),
         ({"batch_size": 10**18}, r"--batch-size must lie in \[1, 2\^20\]"),
@@ -369,3 +376,9 @@ def test_every_epoch_and_every_seed_has_an_order_of_its_own():
 
 def test_an_epoch_s_score_is_the_mean_of_both_accuracies():
     assert Result(loss=0.0, sequence_accuracy=0.2, answer_accuracy=0.6).score == 0.4
+
+
+def test_sequences_without_answers_have_no_share_of_right_ones():
+    """A length of code execution may have programs that print nothing."""
+    found = SequenceScores(*(torch.tensor([n]) for n in (1.5, 3, 0, 0, 0))).result()
+    assert found.sequence_accuracy == 1.0 and math.isnan(found.answer_accuracy)

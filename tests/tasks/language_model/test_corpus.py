@@ -91,6 +91,26 @@ def test_counts_are_compared_with_the_published_ones(tmp_path):
     assert recognised("/data/x", "Transformer-XL's names", held_out) == "WikiText-2"
     assert recognised("/data/wikitext-103-v1", "Parquet", Counts(1, 1, 1, 1)) == "WikiText-103"
     assert recognised("/data/wikitext-2024", "one file", Counts(1, 1, 1, 1)) is None
+    assert recognised("/wikitext-2/notes", "one file", Counts(1, 1, 1, 1)) is None
+
+
+def test_shares_that_differ_a_little_are_different_texts(tmp_path):
+    (tmp_path / "a.txt").write_text("".join(f"line {n}\n" for n in range(9000)))
+    shares = (0.1231, 0.1234)
+    one, other = (read(tmp_path / "a.txt", tmp_path / "cache", held_out=h) for h in shares)
+    assert one.digest != other.digest
+    assert one.counts.test < other.counts.test
+
+
+def test_lone_surrogates_are_three_bytes(tmp_path):
+    (tmp_path / "a.txt").write_text("one \\ud800 two\n" * 50)
+    how = {"held_out": 0.1, "encoding": "unicode_escape"}
+    words, pieces = (
+        read(tmp_path / "a.txt", tmp_path / "cache", vocabulary=kind, **how)
+        for kind in ("words", "bytes")
+    )
+    assert "\ud800" in words.vocabulary.types
+    assert bytes(pieces.splits["train"].ids.astype(np.uint8)).startswith(b"one \xed\xa0\x80 two")
 
 
 def test_a_text_without_splits_is_cut_at_its_end(tmp_path):
