@@ -162,6 +162,14 @@ class Evaluation:
             raise ValueError("every repeat must have episodes, and every episode its repeat")
         if any(not 1 <= len(e.life_returns) == len(e.life_wraps) for e in self.episodes):
             raise ValueError("every episode must have lives, and every life its wraps")
+        if any(e.lives != len(e.life_returns) for e in self.episodes):
+            raise ValueError("every episode must have as many lives as returns of lives")
+        if any(
+            min(e.life_wraps) < 0 or (e.wraps and not self.score_modulus) for e in self.episodes
+        ):
+            raise ValueError("overflows of the counter need a score at which it overflows")
+        if self.max_frames is None and any(episode.cut for episode in self.episodes):
+            raise ValueError("no episode can be cut without a limit")
         returns = (value for e in self.episodes for value in (e.episode_return, *e.life_returns))
         if not all(abs(value) <= _MOST for value in returns):
             raise ValueError(f"every return must lie within ±{_MOST:,}")

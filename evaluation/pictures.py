@@ -106,8 +106,11 @@ def _write_gif(pictures: Iterator[np.ndarray], path: Path, fps: float) -> None:
     from PIL import Image
 
     first, *others = (Image.fromarray(picture) for picture in pictures)
-    duration = max(_SHORTEST_GIF_FRAME, round(1000 / fps))
-    first.save(path, format="GIF", save_all=True, append_images=others, duration=duration, loop=0)
+    # A GIF has hundredths of a second: each frame ends at the one nearest to its time.
+    ends = [10 * round(100 * (frame + 1) / fps) for frame in range(1 + len(others))]
+    durations = [end - begin for begin, end in itertools.pairwise([0, *ends])]
+    durations = [max(_SHORTEST_GIF_FRAME, duration) for duration in durations]
+    first.save(path, format="GIF", save_all=True, append_images=others, duration=durations, loop=0)
 
 
 def _checked(frames: Iterable[np.ndarray]) -> Iterator[np.ndarray]:

@@ -19,7 +19,7 @@ class LearningOptions(CoreSizes, ABC):
 
     core: str
     seed: int = 1
-    """Seed of weights, dropout and batches, and of the text that wikitext103 samples."""
+    """Seed of weights, dropout and batches, and of a language model's samples in training."""
     device: str = "auto"
     """Device: auto (a CUDA GPU if there is one), cpu, cuda, cuda:1, mps."""
     num_threads: int = 0

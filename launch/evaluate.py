@@ -42,7 +42,7 @@ from fastweights.host import (
 )
 from fastweights.launch.cli.parser import typed_options
 from fastweights.launch.export import export_safetensors
-from fastweights.records import check_export_folder, runs_near
+from fastweights.records import AGENT_EXPORT, runs_near
 from fastweights.training import Named
 
 
@@ -111,7 +111,7 @@ def _check(options: EvaluateOptions) -> None:
     if not options.runs:
         raise ValueError(f"name at least one run folder or checkpoint; {runs_near(Path())}")
     if options.export:
-        check_export_folder(expanded(options.export), "--export ")
+        AGENT_EXPORT.check_folder(expanded(options.export), "--export ")
     if options.export and len(options.runs) != 1:
         raise ValueError(f"--export takes one run or checkpoint, not {len(options.runs)}")
     if not 0 < options.clip_seconds < math.inf:

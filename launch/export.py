@@ -21,7 +21,7 @@ import tyro
 from fastweights.evaluation import evaluations_in, model_card
 from fastweights.host import expanded, make_folder, one_line_errors, typed_command, user_input
 from fastweights.launch.cli.parser import typed_options
-from fastweights.records import AGENT_EXPORT, check_export_folder
+from fastweights.records import AGENT_EXPORT
 from fastweights.training import (
     Exported,
     Named,
@@ -80,7 +80,7 @@ def export_safetensors(agent: SavedAgent, folder: Path) -> None:
 def _check(options: ExportOptions) -> Path:
     if options.format == "safetensors":
         out = expanded(options.out or Path("agent"))
-        check_export_folder(out, "--out ")
+        AGENT_EXPORT.check_folder(out, "--out ")
         return out
     out = expanded(options.out or Path("agent.onnx"))
     if out.is_dir():

@@ -12,7 +12,6 @@ from .checkpoints import save_checkpoint as save_checkpoint
 from .checkpoints import save_or_warn as save_or_warn
 from .exports import AGENT_EXPORT as AGENT_EXPORT
 from .exports import LANGUAGE_MODEL_EXPORT as LANGUAGE_MODEL_EXPORT
-from .exports import check_export_folder as check_export_folder
 from .exports import exported_weights as exported_weights
 from .exports import is_export as is_export
 from .log_table import read_logs as read_logs

@@ -19,24 +19,23 @@ from fastweights.records.checkpoints import CheckpointError
 VERSION = 1
 
 
-def check_export_folder(path: Path, flag: str = "") -> None:
-    """Raise a one-line `ValueError` unless an export may be written into the folder at `path`.
-
-    It may be missing, empty or an earlier export; files of the user are not overwritten. `flag`
-    begins the message.
-    """
-    if path.exists() and not path.is_dir():
-        raise ValueError(f"{flag}{path} is a file: name a folder")
-    if path.is_dir() and any(path.iterdir()) and not is_export(path):
-        raise ValueError(f"{flag}{path} has other files in it: name a new folder")
-
-
 class Export(NamedTuple):
     """A kind of exported model."""
 
     model: str  # in messages: `agent`
     format: str  # in config.json: `fastweights-agent`
     kept: tuple[str, ...]  # keys of a checkpoint in config.json; weights have their own file
+
+    def check_folder(self, path: Path, flag: str = "") -> None:
+        """Raise a one-line `ValueError` unless a model may be written into the folder at `path`.
+
+        It may be missing, empty or an earlier export of such a model; other files are not
+        overwritten. `flag` begins the message.
+        """
+        if path.exists() and not path.is_dir():
+            raise ValueError(f"{flag}{path} is a file: name a folder")
+        if path.is_dir() and any(path.iterdir()) and not self._is_own(path):
+            raise ValueError(f"{flag}{path} has other files in it: name a new folder")
 
     def write(self, payload: Mapping[str, Any], folder: Path, card: str) -> None:
         """Write the model of a checkpoint's `payload` into `folder`, made where it is missing.
@@ -52,11 +51,12 @@ class Export(NamedTuple):
         plain = {name: weight.detach().cpu().contiguous() for name, weight in weights}
         config = {"format": self.format, "version": VERSION}
         config |= {name: payload[name] for name in self.kept}
-        write_json(folder / "config.json", config, indent=2)
-        write_bytes(folder / "README.md", card.encode())
-        # Last: with the weights, the folder is an export.
+        # With the weights, the folder is an export: earlier ones must not meet this configuration.
         with replacing(exported_weights(folder)) as partial:
             save_file(plain, partial, metadata={"format": "pt"})
+            exported_weights(folder).unlink(missing_ok=True)
+            write_json(folder / "config.json", config, indent=2)
+            write_bytes(folder / "README.md", card.encode())
 
     def read(self, folder: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
         """Return the part of a checkpoint's payload that `write` wrote. Runs no code from it.
@@ -81,6 +81,12 @@ class Export(NamedTuple):
                 f"{path} is damaged or not an exported {self.model} ({error}): "
                 f"export the {self.model} again"
             ) from error
+
+    def _is_own(self, folder: Path) -> bool:
+        try:
+            return read_object(folder / "config.json").get("format") == self.format
+        except (OSError, ValueError):
+            return False
 
 
 def is_export(folder: Path) -> bool:

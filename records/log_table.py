@@ -38,10 +38,10 @@ class LogTable:
         self.fields, rows = _read(self._path)
         self._tick = _next_tick(rows)
         if self.fields:
-            self._replace(rows)  # drops the half line of a killed process
+            self._replace(self.fields, rows)  # drops the half line of a killed process
         else:
             self.fields = list(COLUMNS)
-            self._replace([])
+            self._replace(self.fields, [])
             self._note_fields()
 
     def log(self, row: dict[str, Any], now: float | None = None) -> None:
@@ -61,19 +61,20 @@ class LogTable:
             raise UserError(f"{self._path} has no column of steps: it is not a log of a run")
         column = self.fields.index("step")
         rows = [row for row in rows if not _is_beyond(row[column], step)]
-        self._replace(rows)
+        self._replace(self.fields, rows)
         self._tick = _next_tick(rows)
 
     def _add_fields(self, row: dict[str, Any]) -> None:
         new = [name for name in row if name not in self.fields]
         if new:
             _, rows = _read(self._path)
-            self.fields += new
-            self._replace([row + [""] * len(new) for row in rows])
+            fields = [*self.fields, *new]
+            self._replace(fields, [row + [""] * len(new) for row in rows])
+            self.fields = fields
             self._note_fields()
 
-    def _replace(self, rows: list[list[str]]) -> None:
-        lines = [b"# " + _line(self.fields), *(_line(row) for row in rows)]
+    def _replace(self, fields: list[str], rows: list[list[str]]) -> None:
+        lines = [b"# " + _line(fields), *(_line(row) for row in rows)]
         write_bytes(self._path, b"".join(lines))
 
     def _note_fields(self) -> None:

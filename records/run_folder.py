@@ -41,7 +41,8 @@ from fastweights.host import (
 from fastweights.records.log_table import LogTable
 
 _FREE = "free the disk or choose a --savedir"
-_ADVICE = {errno.ENOSPC: _FREE, errno.EDQUOT: _FREE}
+_SHORTER = "choose a shorter --xpid or --savedir"
+_ADVICE = {errno.ENOSPC: _FREE, errno.EDQUOT: _FREE, errno.ENAMETOOLONG: _SHORTER}
 _A_RUN_HAS = ("meta.json", "logs.csv", "model.tar", "checkpoints")
 _A_RUN_ALSO_MAKES = ("fields.csv", "tensorboard", "hashes.csv", ".lock")
 

@@ -151,9 +151,8 @@ def improvements(found: Mapping[str, Estimate], one: str, other: str) -> Figure:
     figure = Figure(figsize=(_WIDTH, 1.2 + height * len(games)), layout="constrained")
     axes, y = figure.add_subplot(), np.arange(len(games))
     axes.barh(y, values, 0.6, color=np.where(values < 0, ORANGE, BLUE))
-    axes.errorbar(
-        values, y, xerr=(values - lows, highs - values), fmt="none", color="black", capsize=3
-    )
+    errors = np.maximum(0, (values - lows, highs - values))  # of equal returns: rounding
+    axes.errorbar(values, y, xerr=errors, fmt="none", color="black", capsize=3)
     if np.nanmax(np.abs([values, lows, highs])) > _LINEAR:
         axes.set_xscale("symlog", linthresh=_LINEAR)
     axes.axvline(0, color="black", linewidth=0.8)

@@ -91,7 +91,10 @@ class Score(NamedTuple):
 
 
 def scores(groups: Sequence[Group]) -> list[Score]:
-    """Return every group's newest scores of the most games, by protocol and mode."""
+    """Return every group's newest scores of the most games, by protocol and mode.
+
+    A seed that was tested only before training is left out where others were tested after it.
+    """
     result = []
     for group in groups:
         newest: dict[tuple[str, str, str], list[tuple[LoggedRun, Evaluation]]] = {}
@@ -102,7 +105,9 @@ def scores(groups: Sequence[Group]) -> list[Score]:
             played = {(e.env, protocol_played(e, endless), e.action_mode): e for e in order}
             for key, one in played.items():
                 newest.setdefault(key, []).append((run, one))
-        result += [Score(group, *key, tuple(tested)) for key, tested in newest.items()]
+        for key, tested in newest.items():
+            trained = [(run, one) for run, one in tested if one.agent_steps]
+            result.append(Score(group, *key, tuple(trained or tested)))
     return result
 
 

@@ -28,7 +28,7 @@ from fastweights.host import (
     user_input,
 )
 from fastweights.launch.cli.parser import typed_options
-from fastweights.records import check_export_folder
+from fastweights.records import LANGUAGE_MODEL_EXPORT
 from fastweights.tasks.language_model import Sampling
 
 
@@ -115,7 +115,7 @@ def export(arguments: Sequence[str]) -> int:
     )
     folder = expanded(options.folder)
     with user_input():
-        check_export_folder(folder)
+        LANGUAGE_MODEL_EXPORT.check_folder(folder)
         saved = open_model(options.run, torch.device("cpu"), options.core)
     write_export(saved.payload, saved.vocabulary, folder, saved.results())
     own = core_arguments(saved.options.core)

@@ -38,6 +38,8 @@ def translate(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             rewritten.extend(SWITCHES[name])
         elif name in WITHOUT_MEANING:
             value = next(waiting, None)
+            if value is None:
+                raise UserError(f"--{name} needs a value")
             if name == "mode" and value != "train":
                 raise UserError(
                     f"--mode {value}: this command trains; {typed_command('evaluate')} RUN plays "

@@ -199,3 +199,17 @@ def test_a_damaged_or_foreign_file_is_one_line(content, tmp_path):
     (tmp_path / "e.json").write_text(content)
     with pytest.raises(UserError, match=r"e\.json.*evaluate again"):
         Evaluation.load(tmp_path / "e.json")
+
+
+@pytest.mark.parametrize(
+    ("games", "changes", "says"),
+    [
+        (WRAPPED, {"score_modulus": None}, "overflows of the counter need a score"),
+        ((game(0, 0, (1.0,), (-1,)),), {"repeats": 1}, "overflows of the counter need a score"),
+        ((game(0, 0, (1.0,), cut=True),), {"repeats": 1}, "no episode can be cut without a limit"),
+        ((PLAIN[0]._replace(lives=0),), {"repeats": 1}, "as many lives as returns of lives"),
+    ],
+)
+def test_a_file_that_contradicts_itself_is_one_line(games, changes, says, tmp_path):
+    with pytest.raises(ValueError, match=says):
+        evaluation(*games, **changes).check()

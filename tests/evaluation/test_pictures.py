@@ -156,6 +156,17 @@ def test_a_gif_holds_every_frame(tmp_path):
         assert image.convert("RGB").getpixel((0, 0)) == (255, 255, 255)
 
 
+@pytest.mark.parametrize("fps", [15.0, 60.0, 7.5])
+def test_a_gif_lasts_as_long_as_its_game(fps, tmp_path):
+    """A GIF's frames have whole hundredths of a second; their sum has them, too."""
+    with Image.open(write_clip(frames(30), tmp_path / "clip.gif", fps)) as image:
+        lasts = []
+        for frame in range(image.n_frames):
+            image.seek(frame)
+            lasts.append(image.info["duration"])
+    assert abs(sum(lasts) - 1000 * 30 / min(fps, 50.0)) <= 5
+
+
 def test_grey_pictures_make_a_clip(tmp_path):
     grey = [frame[..., 1] for frame in frames(3)]
     assert imageio.imread(write_clip(grey, tmp_path / "clip.mp4", 10)).shape == (3, 252, 252, 3)

@@ -185,3 +185,12 @@ def test_where_no_game_ended_the_report_says_so_and_draws_nothing(tmp_path):
     text = (tmp_path / "out" / "report.md").read_text()
     assert "short: No full game ended in 256 agent steps. A curve begins at 32 full games" in text
     assert not list((tmp_path / "out" / "report_figures").glob("learning-*"))
+
+
+def test_an_interval_that_ends_a_rounding_below_its_value_is_drawn():
+    value = 0.1 + 0.2
+    found = {
+        "TMaze": Estimate(value, 0.1, np.nextafter(value, 0)),
+        "Catch": Estimate(1.0, 1.0, 1.0),
+    }
+    assert improvements(found, "rdn", "lstm").axes

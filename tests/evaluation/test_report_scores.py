@@ -47,6 +47,18 @@ def test_a_score_is_of_most_games_and_named_by_the_rules_they_had(tmp_path):
     }
 
 
+def test_a_seed_that_was_tested_before_training_only_does_not_count(tmp_path):
+    before = evaluation("rdn", [1.0], agent_steps=0)
+    runs = [
+        short_run(tmp_path, "one", before, evaluation("rdn", [9.0])),
+        short_run(tmp_path, "two", before, seed=2),
+    ]
+    (score,) = scores(grouped_runs(open_runs(runs)))
+    assert (score.spread("full_game").mean, len(score.tested)) == (9.0, 1)
+    (score,) = scores(grouped_runs(open_runs(runs[1:])))
+    assert score.spread("full_game").mean == 1.0
+
+
 def test_seeds_that_were_never_cut_stay_together_whatever_their_games_lasted(tmp_path):
     short, long = (
         replace(one, episodes=(one.episodes[0]._replace(emulator_frames=frames),), max_frames=None)

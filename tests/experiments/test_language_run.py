@@ -389,17 +389,6 @@ def test_options_of_another_run_are_refused(text, tmp_path, monkeypatch, capsys)
     assert "is a checkpoint of another run" in error_of(("--resume", tmp_path / "a"), capsys)
 
 
-def test_an_export_of_other_weights_has_no_results(text, tmp_path):
-    assert train(text, tmp_path, "a") == 0
-    result = json.loads((tmp_path / "a" / RESULT_FILE).read_text())
-    first = tmp_path / "a" / "checkpoints" / "step_000000000000.pt"
-    assert result["best_update"] > 0 and first.exists()
-    assert wikitext103.main(["export", str(first), str(tmp_path / "out")]) == 0
-    card = (tmp_path / "out" / "README.md").read_text()
-    assert "None of these weights." in card
-    assert f"{result['test']['bits_per_byte']:.3f}" not in card
-
-
 def test_an_export_is_read_without_the_text(text, tmp_path):
     assert train(text, tmp_path, "a", "--updates", "2") == 0
     assert wikitext103.main(["export", str(tmp_path / "a"), str(tmp_path / "out")]) == 0

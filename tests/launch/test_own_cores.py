@@ -23,7 +23,7 @@ from fastweights.launch import (
     watch,
     wikitext103,
 )
-from fastweights.training import open_agent, preset
+from fastweights.training import open_agent
 from tests.launch.test_bad_files import change, change_meta, error_of
 
 ROOT = Path(__file__).parents[2]
@@ -398,29 +398,3 @@ def test_in_processes_of_their_own(engine, tmp_path):
     size = "--env Catch --num-envs 2 --batch-size 2 --unroll-length 4 --total-steps 40"
     run("atari.py", *size.split(), "--num-threads", "1", "--xpid", "run", *engine)
     assert "full-game return" in run("evaluate.py", "runs/run", *FEW)
-
-
-def test_kinds_of_one_class_keep_a_preset_s_sizes(another_process):
-    another_process(SOURCE + 'twin = alone(Fading, "Fading sum", Sizes(rate=0.7))')
-    import_core("users_memory:fading")
-    import_core("users_memory:twin")
-    widths = {preset("maze", f"users_memory:{name}").core_width for name in ("fading", "twin")}
-    assert widths == {64}
-
-
-def test_a_core_may_be_built_in_double_precision(another_process):
-    import_core(CORE)
-    torch.set_default_dtype(torch.float64)
-    try:
-        core = build_core(CORE, 3)
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert {parameter.dtype for parameter in core.parameters()} == {torch.float64}
-
-
-def test_a_number_of_its_own_may_be_0(another_process):
-    another_process(SOURCE.replace("rate: float = 0.5", "rate: float = 0.5\n    skip: int = 2"))
-    import_core(CORE)
-    build_core(CORE, 3, skip=0)
-    with pytest.raises(ValueError, match="'width' must be at least 1"):
-        build_core(CORE, 3, width=0)

@@ -42,6 +42,21 @@ def test_new_columns_extend_the_first_line_and_the_history(tmp_path):
     assert logs["_tick"] == [0, 1, 2]
 
 
+def test_a_column_that_could_not_be_added_is_added_later(tmp_path, monkeypatch):
+    table = LogTable(tmp_path)
+    table.log({"step": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr("fastweights.records.log_table.write_bytes", _no_space)
+        with pytest.raises(OSError, match="full"):
+            table.log({"step": 2, "entropy": 0.5})
+    table.log({"step": 3, "entropy": 0.25})
+    assert read_logs(tmp_path)["entropy"][-1] == 0.25
+
+
+def _no_space(path: Path, content: bytes) -> None:
+    raise OSError("the disk is full")
+
+
 def test_values_survive_exactly(tmp_path):
     table = LogTable(tmp_path)
     values = [0.1 + 0.2, np.float64(1e-17), 7, np.int64(8), "a,\nb", None, float("nan")]

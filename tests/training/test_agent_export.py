@@ -1,5 +1,6 @@
 """Exported agents play as their checkpoints, describe themselves, and are refused if damaged."""
 
+import errno
 import io
 import json
 
@@ -12,7 +13,7 @@ from fastweights.evaluation.model_cards import model_card
 from fastweights.evaluation.printed_tables import comparison_tables
 from fastweights.launch import atari, evaluate
 from fastweights.records.checkpoints import CheckpointError
-from fastweights.records.exports import AGENT_EXPORT
+from fastweights.records.exports import AGENT_EXPORT, LANGUAGE_MODEL_EXPORT
 from fastweights.training.options import RunOptions
 from fastweights.training.saved_agent import open_agent
 from tests.evaluation.test_evaluation_file import PLAIN, evaluation
@@ -121,3 +122,28 @@ def test_a_damaged_export_is_refused(name, spoil, says, exported):
     spoil(exported / name)
     with pytest.raises(CheckpointError, match=says):
         open_agent(exported)
+
+
+def test_a_model_of_another_program_is_not_overwritten(trained, tmp_path):
+    theirs = {"model.safetensors": b"weights", "config.json": b'{"architectures": ["Bert"]}'}
+    for name, content in theirs.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match="has other files in it: name a new folder"):
+        AGENT_EXPORT.check_folder(tmp_path)
+    AGENT_EXPORT.write(open_agent(trained).payload, tmp_path / "own", "")
+    AGENT_EXPORT.check_folder(tmp_path / "own")
+    with pytest.raises(ValueError, match="has other files"):
+        LANGUAGE_MODEL_EXPORT.check_folder(tmp_path / "own")
+
+
+def test_an_export_that_breaks_off_leaves_the_one_before(trained, exported, monkeypatch):
+    before = {path.name: path.read_bytes() for path in exported.iterdir() if path.is_file()}
+    payload = open_agent(trained).payload | {"step": 7}
+
+    def full(*given, **named):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("fastweights.records.exports.save_file", full)
+    with pytest.raises(OSError, match="No space left"):
+        AGENT_EXPORT.write(payload, exported, "another card")
+    assert before == {path.name: path.read_bytes() for path in exported.iterdir() if path.is_file()}

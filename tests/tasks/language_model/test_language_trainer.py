@@ -173,7 +173,7 @@ def test_odd_numbers_are_one_line():
         ({"warm_up": -1}, "--warm-up must be at least 0"),
         ({"columns": 2**21}, r"--columns must lie in \[1, 2\^20\]"),
         ({"learning_rate": float("nan")}, "--learning-rate must be a number"),
-        ({"clip": float("nan")}, "--clip must be at least 0"),
+        ({"clip": float("nan")}, "--clip must be a number"),
     ):
         with pytest.raises(ValueError, match=said):
             LanguageTrainerConfig(**wrong).check()
