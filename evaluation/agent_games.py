@@ -37,7 +37,7 @@ def play_agent(
     Games are added to `played`, by game and label, as soon as they have ended. Raises `UserError`
     at the end if they could not be stored.
     """
-    console, name = Console(), agent.run.resolve().name
+    console, name = Console(), agent.games_folder.resolve().name
     limit = longest_test(agent.options, plan.protocol, plan.max_frames)
     evaluations: dict[str, Evaluation] = {}
     unkept: Exception | None = None
@@ -47,10 +47,12 @@ def play_agent(
                 agent.network, agent.options, agent.step, plan, mode, device=device, report=report
             )
         evaluations[mode] = evaluation
-        called = f"{name}, {agent.step:,} steps ({evaluation.core}, {mode})"
-        played.setdefault(evaluation.env, {})[called] = evaluation
+        which = f"{agent.step:,} steps ({evaluation.core}, {mode})"
+        others = played.setdefault(evaluation.env, {})
+        called = f"{name}, {which}"
+        others[f"{agent.games_folder}, {which}" if called in others else called] = evaluation
         try:
-            path = keep(evaluation, agent.run, agent.options, checkpoint=agent.path.name)
+            path = keep(evaluation, agent.games_folder, agent.options, checkpoint=agent.path.name)
             console.print(f"episodes: {path}", soft_wrap=True)
         except (OSError, UserError) as error:  # raised after the table is shown
             unkept = error

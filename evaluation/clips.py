@@ -84,6 +84,6 @@ def clip_path(agent: SavedAgent, plan: GamePlan, action_mode: ActionMode, ending
     """Return a file in the run's folder `clips`, which is made if missing."""
     changes = map(in_file_name, plan.env_options)
     game = "_".join((plan.protocol, *changes, action_mode, f"seed{plan.seed}"))
-    path = agent.run / "clips" / f"step_{agent.step:012d}_{game}{ending}"
+    path = agent.games_folder / "clips" / f"step_{agent.step:012d}_{game}{ending}"
     path.parent.mkdir(parents=True, exist_ok=True)
     return path

@@ -135,7 +135,7 @@ def environments_of_plan(
 
 
 def keep(evaluation: Evaluation, run: Path, trained: RunOptions, **about: object) -> Path:
-    """Store an evaluation in the run folder `run`; return the JSON's path."""
+    """Store an evaluation in `run`, a run folder or one in its place; return the JSON's path."""
     path = run / "evaluations" / evaluation.file_name()
     evaluation.save(
         path,

@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def export_safetensors(agent: SavedAgent, folder: Path) -> None:
     """Write weights, configuration and a model card into `folder`, and say how to evaluate it."""
     make_folder(folder, "the export's folder")
-    kept = evaluations_in(agent.run).values()
+    kept = evaluations_in(agent.games_folder).values()
     card = model_card(agent.payload, [one for one in kept if one.agent_steps == agent.step])
     AGENT_EXPORT.write(agent.payload, folder, card)
     command = typed_command("evaluate", folder, *module_arguments(agent.options))

@@ -108,6 +108,18 @@ class SavedAgent:
         """The run folder, or the file's folder if it is elsewhere."""
         return run_of(self.path)
 
+    @property
+    def games_folder(self) -> Path:
+        """The folder for test games and clips: the run or export.
+
+        Of a checkpoint that lies elsewhere, a folder of its name, so that the games of several in
+        one folder stay apart. A `model.tar` makes its folder a run's, as TorchBeast's does.
+        """
+        is_run = self.path.name == "model.tar" or (self.run / "meta.json").exists()
+        if is_run or is_export(self.run) or not self.path.is_file():
+            return self.run
+        return self.path.with_suffix("")
+
 
 def open_agent(
     path: Path,

@@ -3,12 +3,15 @@
 import errno
 import io
 import json
+import shutil
 
 import pytest
 import torch
 from rich.console import Console
 
-from fastweights.evaluation.evaluation_file import evaluations_in
+from fastweights.evaluation import GamePlan
+from fastweights.evaluation.agent_games import play_agent
+from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
 from fastweights.evaluation.model_cards import model_card
 from fastweights.evaluation.printed_tables import comparison_tables
 from fastweights.launch import atari, evaluate
@@ -147,3 +150,26 @@ def test_an_export_that_breaks_off_leaves_the_one_before(trained, exported, monk
     with pytest.raises(OSError, match="No space left"):
         AGENT_EXPORT.write(payload, exported, "another card")
     assert before == {path.name: path.read_bytes() for path in exported.iterdir() if path.is_file()}
+
+
+def test_games_of_checkpoints_in_one_folder_stay_apart(trained, tmp_path, capsys):
+    models = [tmp_path / "models" / name for name in ("a.tar", "b.tar")]
+    models[0].parent.mkdir()
+    for model in models:
+        shutil.copy(trained / "model.tar", model)
+    assert evaluate.main([*map(str, models), *FEW]) == 0
+    said = capsys.readouterr().out
+    for name in "ab":
+        (kept,) = evaluations_in(tmp_path / "models" / name)
+        assert f"episodes: {kept}\n" in said
+
+
+def test_agents_of_equal_names_have_rows_of_their_own(trained, tmp_path):
+    twin = open_agent(shutil.copytree(trained, tmp_path / trained.name))
+    played: dict[str, dict[str, Evaluation]] = {}
+    for agent in (open_agent(trained), twin):
+        plan = GamePlan(episodes=2, repeats=1)
+        play_agent(agent, plan, ["sampled"], torch.device("cpu"), played)
+    (rows,) = played.values()
+    which = f"{twin.step:,} steps (rdn, sampled)"
+    assert list(rows) == [f"pole, {which}", f"{twin.run}, {which}"]
