@@ -110,7 +110,8 @@ class SequenceScores(NamedTuple):
     def result(self) -> Result:
         """Return the result of all sequences."""
         right = (self.wrong == 0).double().mean().item()
-        of_answers = (self.right_answers.sum() / self.answers.sum()).item()
+        answers = self.answers.sum().item()
+        of_answers = self.right_answers.sum().item() / answers if answers else math.nan
         return Result(self.loss.sum().item() / self.asked.sum().item(), right, of_answers)
 
 
