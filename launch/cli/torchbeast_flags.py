@@ -38,11 +38,10 @@ def translate(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             rewritten.extend(SWITCHES[name])
         elif name in WITHOUT_MEANING:
             value = next(waiting, None)
-            if value is None:
-                raise UserError(f"--{name} needs a value")
             if name == "mode" and value != "train":
+                given = "--mode" if value is None else f"--mode {value}"
                 raise UserError(
-                    f"--mode {value}: this command trains; {typed_command('evaluate')} RUN plays "
+                    f"{given}: this command trains; {typed_command('evaluate')} RUN plays "
                     f"test games, {typed_command('watch')} RUN shows one"
                 )
             ignored.append(f"--{name}")
