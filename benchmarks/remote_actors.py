@@ -28,7 +28,7 @@ from benchmarks.timing import logged_rate, median_ratio, play_rounds
 from fastweights.agents import Actor, Network
 from fastweights.host import Stages, UserError, choose_precision, user_input
 from fastweights.records import read_logs
-from fastweights.training import RunOptions, plan_of, preset
+from fastweights.training import RunOptions, assembled, plan_of, preset
 from fastweights.training.ray.guard import users
 from fastweights.training.ray.wire import pack, rollout_form, unpack
 from fastweights.training.schedules.experience import Experience, Source
@@ -146,12 +146,8 @@ def recovery(game: str, core: str, rounds: int) -> dict[str, Any]:
     """Return for each round the seconds from `kill -9` of an actor to its replacement's rollout."""
     with user_input():
         plan, found = plan_of(replace(_options(game, core), engine="ray")), []
-        environments = list(plan.environments(0))
-    options = plan.options
-    network = Network(options.network(environments[0].frame_shape, environments[0].num_actions))
-    source = plan.source(network, environments, 0, Stages("learner"))
-    source.publish(0)
-    with source:
+    with assembled(plan.options, plan, Stages("learner")) as (_, source, _), source:
+        source.publish(0)
         rollouts, crew = source.rollouts(), source.crew
         for turn in range(rounds):
             while crew.actors < len(crew.stages):

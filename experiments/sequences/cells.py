@@ -7,7 +7,7 @@ from typing import Any
 from fastweights.cores import core_kind
 from fastweights.experiments.learning_cells import LearningRun
 from fastweights.experiments.learning_options import differing_learning_options
-from fastweights.experiments.sequences.data import sequences_of, sized, with_files
+from fastweights.experiments.sequences.data import longest_in, sequences_of, sized, with_files
 from fastweights.experiments.sequences.options import SequenceOptions
 from fastweights.tasks import Result
 
@@ -34,5 +34,4 @@ class SequenceRun(LearningRun):
         if not (options.files or core_kind(options.core).attends):
             return options
         drawn = sequences_of(options)
-        options = sized(with_files(options, options), drawn)
-        return options.reaching(max(int(split.lengths.max()) for split in drawn.values()))
+        return sized(with_files(options, options), drawn).reaching(longest_in(drawn))

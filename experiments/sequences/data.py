@@ -83,6 +83,11 @@ def sized(options: SequenceOptions, splits: Mapping[str, Sequences]) -> Sequence
     return replace(options, **dict(zip(SIZES, (train, valid, max(tests)), strict=True)))
 
 
+def longest_in(splits: Mapping[str, Sequences]) -> int:
+    """Return the largest number of words of a sequence."""
+    return max(int(split.lengths.max()) for split in splits.values())
+
+
 def digest_of(splits: Mapping[str, Sequences]) -> str:
     """Return a digest of all splits' tokens, targets and lengths."""
     total = blake2b(digest_size=16)

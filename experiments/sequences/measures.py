@@ -12,6 +12,7 @@ from typing import Any
 from fastweights.cores import core_kind
 from fastweights.evaluation import save_figure
 from fastweights.experiments.pictures import lengths_figure
+from fastweights.experiments.sequences.data import longest_in
 from fastweights.experiments.sequences.options import SequenceOptions
 from fastweights.host import write_bytes
 from fastweights.tasks import (
@@ -41,7 +42,7 @@ def measure(
     answered = partial(score_sequences, blank=task.blank, batch_size=SCORED_AT_ONCE)
     scores = {split: answered(model, splits[split]) for split in task.splits[1:]}
     tested = task.splits[2:]
-    longest = max(int(split.lengths.max()) for split in splits.values())
+    longest = longest_in(splits)
     lengths = [_of_length(model, options, longest, size) for size in options.test_lengths]
     return {
         **{split: found.result()._asdict() for split, found in scores.items()},

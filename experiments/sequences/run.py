@@ -14,7 +14,13 @@ from fastweights.experiments.learning import (
     open_records,
     seconds_of,
 )
-from fastweights.experiments.sequences.data import digest_of, sequences_of, sized, source_of
+from fastweights.experiments.sequences.data import (
+    digest_of,
+    longest_in,
+    sequences_of,
+    sized,
+    source_of,
+)
 from fastweights.experiments.sequences.measures import measure, write_lengths
 from fastweights.experiments.sequences.options import SequenceOptions
 from fastweights.experiments.sequences.outcomes import best_baseline
@@ -62,7 +68,7 @@ def run_sequence_task(options: SequenceOptions, resume: Path | None = None) -> i
     digest = digest_of(splits)
     if not resume:  # a resumed run has the sizes that it began with
         options = sized(options, splits)
-    options = options.reaching(max(int(split.lengths.max()) for split in splits.values()))
+    options = options.reaching(longest_in(splits))
     torch.manual_seed(options.seed)
     model = options.build().to(device)
     stages = Stages("learner")

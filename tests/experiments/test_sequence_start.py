@@ -4,9 +4,11 @@ import signal
 from pathlib import Path
 
 import pytest
+import torch
 from forks import Program
 from test_sequence_run import LISTS, train
 
+from fastweights.experiments.sequences.data import sequences_of
 from fastweights.host.stopping import Interrupted
 from fastweights.launch import list_ops
 from fastweights.records.checkpoints import load_checkpoint
@@ -49,3 +51,14 @@ def test_a_run_that_was_stopped_before_its_first_update_goes_on(finished, tmp_pa
     assert load_checkpoint(tmp_path / "a" / "model.tar")["step"] == 0
     assert list_ops.main(["--resume", str(tmp_path / "a"), "--num-threads", "1"]) == 0
     assert read_logs(tmp_path / "a")["total_loss"] == read_logs(finished)["total_loss"]
+
+
+def test_it_computes_without_tf32_and_restores_it(tmp_path, monkeypatch):
+    cudnn, seen = torch.backends.cudnn, []
+    monkeypatch.setattr(cudnn, "allow_tf32", True)
+    monkeypatch.setattr(
+        "fastweights.experiments.sequences.run.sequences_of",
+        lambda options: seen.append(cudnn.allow_tf32) or sequences_of(options),
+    )
+    assert train(tmp_path, "a") == 0
+    assert seen == [False] and cudnn.allow_tf32

@@ -89,7 +89,6 @@ class Asynchronous(QueuedSource):
     ):
         super().__init__(slots, stages)
         self._network, self._length, self._graphed = network, length, graphed
-        self._groups = groups
         self._actor_device, self._learner_device = actor_device, learner_device
         self._store = WeightStore()
         acting = [Stages(f"actor {i}", self.queue.check) for i in range(len(groups))]
@@ -99,13 +98,14 @@ class Asynchronous(QueuedSource):
         stages.checks.append(self._say_who_is_stuck)
         # Copied here, in the only thread that changes the network.
         copies = [copy.deepcopy(network).to(actor_device) for _ in groups]
-        self._threads = [
+        threads = [
             threading.Thread(target=self._run, args=own, name=own[-1].name, daemon=True)
             for own in zip(groups, copies, acting, strict=True)
         ]
+        self._workers = list(zip(groups, acting, threads, strict=True))
 
     def __enter__(self) -> Self:
-        for thread in self._threads:
+        for *_, thread in self._workers:
             thread.start()
         return self
 
@@ -115,9 +115,9 @@ class Asynchronous(QueuedSource):
     def close(self) -> None:
         """End the threads, each of which closes its environments; see `Source.close`."""
         self.queue.close()
-        threads, self._threads = self._threads, []
+        workers, self._workers = self._workers, []
         deadline = time.monotonic() + _PATIENCE
-        for thread, group, stages in zip(threads, self._groups, self.threads[1:], strict=False):
+        for group, stages, thread in workers:
             if thread.ident is None:  # never started
                 group.environments.close()
                 continue

@@ -2,6 +2,7 @@
 
 import errno
 import multiprocessing
+import shutil
 import sysconfig
 from collections import Counter
 from pathlib import Path
@@ -305,6 +306,12 @@ def test_prompts_and_readers():
     assert words.prompt("a b\n b z") == [1, 2, 0, 2, 3]
     assert words.text([1, 2, 0, 2]) == "a b\nb"
     assert list(Bytes().pieces("é".encode())) == ["", "é"]
+
+
+def test_python_may_lie_in_a_folder_of_any_name(tmp_path):
+    library = Path(sysconfig.get_paths()["stdlib"]) / "json"
+    here = shutil.copytree(library, tmp_path / "tests" / "json")
+    assert python_docs_source(library=here).size == python_docs_source(library=library).size
 
 
 def test_every_machine_has_a_text():
