@@ -46,7 +46,7 @@ class PlayedGame(NamedTuple):
     lives: int
     agent_steps: int
     emulator_frames: int  # from the game's reset on
-    cut: bool  # ended by a time limit, not by the game
+    cut: bool  # had reached the time limit when it ended
 
     @property
     def wraps(self) -> int:
@@ -238,8 +238,26 @@ def evaluations_in(
 
     A damaged or foreign file is left out, and `warn` is called with the reason.
     """
+    return _loaded(_files(run), warn)
+
+
+def write_overview(run: Path) -> None:
+    """Write RUN/evaluations.csv: a row for each evaluation, sorted by training steps."""
+    files: list[Path] = []
+    # Of several processes that evaluate one run, the last to write finds the files of all others.
+    while (now := _files(run)) != files:
+        files = now
+        if rows := [_row(evaluation) for evaluation in _loaded(files, print_warning).values()]:
+            write_bytes(Path(run) / "evaluations.csv", _csv(rows))
+
+
+def _files(run: Path) -> list[Path]:
+    return sorted((Path(run) / "evaluations").glob("step_*.json"))
+
+
+def _loaded(files: Iterable[Path], warn: Callable[[str], None]) -> dict[Path, Evaluation]:
     found = {}
-    for path in sorted((Path(run) / "evaluations").glob("step_*.json")):
+    for path in files:
         try:
             found[path] = Evaluation.load(path)
         except UserError as error:
@@ -247,17 +265,13 @@ def evaluations_in(
     return found
 
 
-def write_overview(run: Path) -> None:
-    """Write RUN/evaluations.csv: a row for each evaluation, sorted by training steps."""
-    rows = []
-    for evaluation in evaluations_in(run).values():
-        changes = (f"{name}={value}" for name, value in evaluation.changed_rules().items())
-        about = {"step": evaluation.agent_steps, "env": evaluation.env}
-        about |= {"protocol": evaluation.protocol, "changed_rules": " ".join(changes)}
-        names = ("action_mode", "score", "max_frames", "seed", "repeats")
-        rows.append(about | {n: getattr(evaluation, n) for n in names} | evaluation.summary())
-    if rows:
-        write_bytes(Path(run) / "evaluations.csv", _csv(rows))
+def _row(evaluation: Evaluation) -> dict[str, Any]:
+    """Return an evaluation's row of the overview."""
+    changes = (f"{name}={value}" for name, value in evaluation.changed_rules().items())
+    about = {"step": evaluation.agent_steps, "env": evaluation.env}
+    about |= {"protocol": evaluation.protocol, "changed_rules": " ".join(changes)}
+    names = ("action_mode", "score", "max_frames", "seed", "repeats")
+    return about | {n: getattr(evaluation, n) for n in names} | evaluation.summary()
 
 
 def _spread(name: str, repeats: list[list[float]]) -> dict[str, Any]:

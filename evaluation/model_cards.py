@@ -7,7 +7,7 @@ from typing import Any
 from fastweights.agents import OBJECTIVES
 from fastweights.evaluation.evaluation_file import Evaluation
 from fastweights.evaluation.markdown import markdown_table
-from fastweights.evaluation.score_summary import spread
+from fastweights.evaluation.score_summary import remarks, spread
 from fastweights.training import RunOptions, module_arguments
 
 
@@ -22,8 +22,14 @@ def model_card(payload: dict[str, Any], evaluations: Iterable[Evaluation] = ()) 
     seed = f", seed {options['seed']}" if "seed" in options else ""  # TorchBeast's have none
     modules = module_arguments(RunOptions.from_dict(options))
     command = shlex.join(["fastweights", "evaluate", "PATH_TO_THIS_FOLDER", *modules])
-    scores = [_score(evaluation) for evaluation in evaluations]
-    table = markdown_table(("protocol", "actions", "games", "score", "± over"), scores)
+    kept = list(evaluations)
+    head = ("protocol", "actions", "longest game", "games", "score", "± over")
+    table = markdown_table(head, [_score(evaluation) for evaluation in kept])
+    notes = "".join(
+        f"\n- {evaluation.rules_in_words()}, {evaluation.action_mode}: {line}."
+        for evaluation in kept
+        for line in remarks(evaluation)
+    )
     return f"""---
 library_name: fastweights
 pipeline_tag: reinforcement-learning
@@ -37,11 +43,12 @@ and {payload["step"]:,} agent steps of training{seed}. All options: `config.json
 
 ## Scores
 
-{table if scores else "None kept: this agent has not been evaluated."}
+{table if kept else "None kept: this agent has not been evaluated."}
 
 A score is the mean of the repeats' means of undiscounted, unclipped returns, ± a standard
-deviation: of those means, or over the episodes where there was one repeat.
-
+deviation: of those means, or over the episodes where there was one repeat. A longer game is cut,
+and counts with the return it had by then.
+{notes}
 ## Use
 
     {command}
@@ -54,6 +61,7 @@ def _score(evaluation: Evaluation) -> tuple[str, ...]:
     return (
         evaluation.rules_in_words(),
         evaluation.action_mode,
+        "any" if evaluation.max_frames is None else f"{evaluation.max_frames:,} frames",
         games,
         f"{score} a {evaluation.unit.name}",
         score.over,

@@ -22,8 +22,9 @@ Result = TypeVar("Result")
 EXIT_CODE = 2
 INTERRUPTED_EXIT_CODE = 130  # 128 + SIGINT, as shells expect
 
-# Errors of a full, failing, read-only or forbidden disk. ENOENT is not here: a path from the user
-# is checked where it is read, so a missing file that gets this far is a bug.
+# Errors of a full, failing, read-only or forbidden disk, and of a file where a folder must be or a
+# folder where a file must be. ENOENT is not here: a path from the user is checked where it is read,
+# so a missing file that gets this far is a bug.
 _SYSTEM_SAYS_NO = {
     errno.EIO,
     errno.ENOSPC,
@@ -32,7 +33,10 @@ _SYSTEM_SAYS_NO = {
     errno.EACCES,
     errno.EPERM,
     errno.EROFS,
+    errno.EEXIST,
+    errno.EISDIR,
     errno.ENOTDIR,
+    errno.ENOTEMPTY,
     errno.ENAMETOOLONG,
 }
 

@@ -19,7 +19,14 @@ if __name__ == "__main__":  # this checkout's code, whatever is installed
 import tyro
 
 from fastweights.evaluation import evaluations_in, model_card
-from fastweights.host import expanded, make_folder, one_line_errors, typed_command, user_input
+from fastweights.host import (
+    UserError,
+    expanded,
+    make_folder,
+    one_line_errors,
+    typed_command,
+    user_input,
+)
 from fastweights.launch.cli.parser import typed_options
 from fastweights.records import AGENT_EXPORT
 from fastweights.training import (
@@ -68,8 +75,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def export_safetensors(agent: SavedAgent, folder: Path) -> None:
-    """Write weights, configuration and a model card into `folder`, and say how to evaluate it."""
+    """Write weights, configuration and a model card into `folder`, and say how to evaluate it.
+
+    Raises:
+        UserError: the folder cannot be made, or has test games of other weights.
+    """
     make_folder(folder, "the export's folder")
+    if evaluations_in(folder) and not AGENT_EXPORT.is_of(agent.payload, folder):
+        games = folder / "evaluations"
+        raise UserError(f"{games} has test games of other weights: move them, or name a new folder")
     kept = evaluations_in(agent.games_folder).values()
     card = model_card(agent.payload, [one for one in kept if one.agent_steps == agent.step])
     AGENT_EXPORT.write(agent.payload, folder, card)

@@ -3,7 +3,6 @@
 For example: `python launch/report.py RUN...`.
 """
 
-import os
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -45,7 +44,7 @@ class ReportOptions:
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Run folders, also of runs that are still training."""
     out: Path | None = None
-    """Folder to write into (default: RUN/report, or `report` beside several runs)."""
+    """Folder to write into (default: RUN/report, or `report` beside the first of several runs)."""
     compare: tuple[str, ...] = ()
     """Pairs of cores for relative improvements, such as rdn:lstm (default: the six pairs of Irie et
     al. 2021)."""
@@ -89,4 +88,4 @@ def _pair(text: str, trained: Collection[str]) -> tuple[str, str]:
 def _folder(runs: Sequence[Path], out: Path | None) -> Path:
     if out is not None:
         return expanded(out).resolve()
-    return Path(os.path.commonpath([path.parent for path in runs] if runs[1:] else runs)) / "report"
+    return (runs[0] if len(runs) == 1 else runs[0].parent) / "report"

@@ -82,6 +82,16 @@ class Export(NamedTuple):
                 f"export the {self.model} again"
             ) from error
 
+    def is_of(self, payload: Mapping[str, Any], folder: Path) -> bool:
+        """Return whether `folder` holds an export of the weights of a checkpoint's `payload`."""
+        try:
+            there = self.read(folder)["model_state_dict"]
+        except CheckpointError:
+            return False
+        ours = payload["model_state_dict"]
+        equal = (torch.equal(there[name], weight.cpu()) for name, weight in ours.items())
+        return there.keys() == ours.keys() and all(equal)
+
     def _is_own(self, folder: Path) -> bool:
         try:
             return read_object(folder / "config.json").get("format") == self.format

@@ -137,8 +137,11 @@ def resolved_run(path: Path) -> Path:
 def runs_near(path: Path) -> str:
     """Return a hint where there is no run at `path`: the nearest name, or else the newest run.
 
-    Searches beside `path` and in the folder `runs`. If `path` is a folder of runs, says so.
+    Searches beside `path` and in the folder `runs`. If `path` is a folder of runs, or lies inside
+    a run, says so.
     """
+    if owner := next((one for one in path.parents if (one / "meta.json").exists()), None):
+        return f"it would lie in the run {owner}: name that run, or one of its checkpoints"
     if inside := sorted(_metas(path)):
         several = f"{len(inside)} runs: name {path}/*/ for all, or" if inside[1:] else "a run: name"
         return f"it holds {several} {inside[0].parent}"

@@ -4,7 +4,7 @@ Scores are compared under one rule at a time. The paper's scores are of lives, s
 separate table, of the games that the report's runs have.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -15,13 +15,16 @@ from fastweights.evaluation.reports.runs import Group
 from fastweights.evaluation.reports.scores import (
     PAPER_PAIRS,
     PAPER_STEPS,
+    Normalised,
     Rule,
     Score,
     compared,
+    games_of,
     games_played,
+    matched,
     normalised,
-    not_counted,
-    of_core,
+    not_compared,
+    other_options,
     paper_scores,
     relative_improvements,
     rules,
@@ -46,21 +49,20 @@ def comparisons(
     pairs = pairs or [pair for pair in PAPER_PAIRS if present.issuperset(pair)]
     blocks: list[Block] = []
     for index, (rule, scores) in enumerate(rules(found).items(), 1):
-        blocks += [*_profiles(scores, rule, index), *_probabilities(scores, rule, pairs)]
+        for number_of_set, games in enumerate(normalised(scores), 1):
+            blocks.append(_profiles(games, rule, f"profiles-{index}-{number_of_set}"))
+        blocks += _probabilities(scores, rule, pairs)
         for one, other in pairs:
             blocks += _improvements(scores, rule, index, one, other)
     for one, other in pairs:
-        if not any(_both(scores, one, other) for scores in rules(found).values()):
+        if not any(matched(scores, one, other) for scores in rules(found).values()):
             said = f"{one} over {other}: no game has a test score of both under one rule."
             blocks.append(Text(said))
         blocks += _papers(groups, one, other)
     return [Heading("Comparisons"), *blocks] if blocks else []
 
 
-def _profiles(found: Sequence[Score], rule: Rule, index: int) -> list[Block]:
-    groups = normalised(found)
-    if not groups:
-        return []
+def _profiles(groups: Normalised, rule: Rule, name: str) -> Figure:
     every = np.concatenate([runs for games in groups.values() for runs in games.values()])
     levels = np.linspace(min(0.0, every.min()), max(1.0, every.max()), _THRESHOLDS)
     profiles = {
@@ -74,12 +76,12 @@ def _profiles(found: Sequence[Score], rule: Rule, index: int) -> list[Block]:
     )
     alt = (
         f"Share of runs whose full games score above the value on the x axis ({_played(rule)}), "
-        "all games counting alike; 0 is random play and 1 a human. Bands are 95 % stratified "
-        "bootstrap intervals, drawn where some game has two seeds. "
+        f"over {games_of(groups)}, which count alike; 0 is random play and 1 a human. Bands are 95 "
+        "% stratified bootstrap intervals, drawn where some game has two seeds. "
         f"Above a human: {'; '.join(words)}."
     )
     drawing = figures.svg(figures.profiles(levels, profiles))
-    return [Figure(f"profiles-{index}", drawing, "Performance profiles", alt)]
+    return Figure(name, drawing, "Performance profiles", alt)
 
 
 def _probabilities(
@@ -87,7 +89,7 @@ def _probabilities(
 ) -> list[Block]:
     rows = []
     for one, other in pairs:
-        both = _both(found, one, other)
+        both = matched(found, one, other)
         if len(both) > 1:
             sides = (
                 {game: pair[k].means(rule.unit.tested) for game, pair in both.items()}
@@ -105,7 +107,7 @@ def _probabilities(
 def _improvements(
     found: Sequence[Score], rule: Rule, index: int, one: str, other: str
 ) -> list[Block]:
-    pairs = _both(found, one, other)
+    pairs = matched(found, one, other)
     results = {env: compared(*pair) for env, pair in pairs.items()}
     if not results:
         return []
@@ -116,7 +118,7 @@ def _improvements(
         f"are too few or where {other} may score 0."
     )
     head = ["game", one, other, "difference", "relative improvement", "seeds", "interval over"]
-    blocks: list[Block] = [Table(caption, head, rows), *_cautions(found, results, one, other)]
+    blocks: list[Block] = [Table(caption, head, rows), *_cautions(found, pairs, results)]
     percents = {env: r.percent for env, (r, _) in results.items() if r.percent is not None}
     if percents:
         better = sum(percent.value > 0 for percent in percents.values())
@@ -142,11 +144,17 @@ def _row(env: str, result: Comparison, over: str, pair: tuple[Score, Score]) -> 
     ]
 
 
-def _cautions(found: Sequence[Score], results: dict, one: str, other: str) -> list[Text]:
-    """Return notes about the intervals, and about groups that were left out."""
-    pairs = _both(found, one, other)
+def _cautions(
+    found: Sequence[Score],
+    pairs: Mapping[str, tuple[Score, Score]],
+    results: Mapping[str, tuple[Comparison, str]],
+) -> list[Text]:
+    """Return notes about the intervals, about other options, and about groups left out."""
+    one, other = (score.group.core for score in next(iter(pairs.values())))
     zero = [env for env, (result, _) in results.items() if result.percent is None]
-    behind = [label for core in (one, other) for label in not_counted(found, core)]
+    behind = not_compared(found, pairs, one, other)
+    options = (f"{env}: {', '.join(n)}" for env, p in pairs.items() if (n := other_options(*p)))
+    unequal = "; ".join(options)
     single = [env for env, (_, over) in results.items() if over == "test games"]
     few = [
         env
@@ -164,7 +172,9 @@ def _cautions(found: Sequence[Score], results: dict, one: str, other: str) -> li
         if few
         else "",
         f"No relative improvement, as {other} scores 0 there: {'; '.join(zero)}." if zero else "",
-        f"Left out, as another group of the core comes first: {'; '.join(behind)}."
+        f"Options that differ, besides the core's: {unequal}." if unequal else "",
+        "Left out, because other groups of these cores have more options in common or come first: "
+        f"{'; '.join(behind)}."
         if behind
         else "",
     ]
@@ -204,12 +214,6 @@ def _papers(groups: Sequence[Group], one: str, other: str) -> list[Block]:
 
 def _millions(steps: int) -> str:
     return f"{steps // 1_000_000} M"
-
-
-def _both(found: Sequence[Score], one: str, other: str) -> dict[str, tuple[Score, Score]]:
-    """Return, by game, the scores of two cores under one rule."""
-    ours, theirs = of_core(found, one), of_core(found, other)
-    return {env: (score, theirs[env]) for env, score in ours.items() if env in theirs}
 
 
 def _played(rule: Rule) -> str:

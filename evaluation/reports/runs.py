@@ -145,17 +145,28 @@ def _with_steps(logs: dict[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def open_runs(paths: Sequence[Path]) -> list[LoggedRun]:
-    """Return every run once, in the order given; raises as `open_run` does.
+    """Return every run once, in the order given.
 
-    Of several folders, as of `runs/*`, those without a run are left out, with a line on stderr.
+    Of several folders, as of `runs/*`, those that cannot be reported on are left out, each with a
+    line on stderr: no run, another program's, one that has logged nothing yet, a damaged one.
+
+    Raises:
+        UserError: a path that is no folder, or no run that can be reported on.
     """
-    once = list(dict.fromkeys(expanded(path).resolve() for path in paths))
-    others = [path for path in once if path.is_dir() and not (path / "meta.json").exists()]
-    if len(others) < len(once):
-        for path in others:
-            print(one_line(f"note: {path} holds no run and is left out"), file=sys.stderr)
-        once = [path for path in once if path not in others]
-    return [replace(open_run(path), name=_name(path, once)) for path in once]
+    found, refused = [], []
+    for path in dict.fromkeys(expanded(path).resolve() for path in paths):
+        try:
+            found.append(open_run(path))
+        except UserError as error:
+            refused.append(error)
+            if not path.is_dir():
+                raise
+    if refused and not found:
+        raise refused[0]
+    for error in refused:
+        print(one_line(f"note: left out: {error}"), file=sys.stderr)
+    once = [run.path for run in found]
+    return [replace(run, name=_name(run.path, once)) for run in found]
 
 
 def _name(path: Path, among: Sequence[Path]) -> str:

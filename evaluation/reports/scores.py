@@ -5,18 +5,24 @@ al. 2021, Figures 1-12.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import product
 from statistics import fmean, pstdev
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from fastweights.envs import HALF_AN_HOUR, PROTOCOLS
 from fastweights.evaluation.evaluation_file import Evaluation
 from fastweights.evaluation.published_scores import random_and_human, recurrent_fwp
-from fastweights.evaluation.reports.runs import Group, LoggedRun
+from fastweights.evaluation.reports.runs import Group, LoggedRun, differing
 from fastweights.evaluation.score_summary import Spread, spread
 from fastweights.evaluation.statistics import STATISTICS, Comparison, Estimate, compare, estimate
 from fastweights.evaluation.training_returns import LIFE, Unit
+
+_MOST_NAMED = 10  # games in a caption
+
+# Human-normalised scores by group and game, a value a seed. All groups have the same games.
+Normalised: TypeAlias = dict[str, dict[str, list[float]]]
 
 PAPER_STEPS = (50_000_000, 200_000_000)
 # Figures 1-2, 3-4, 5-6, 7-8, 9-10, 11-12.
@@ -178,9 +184,25 @@ def games_played(found: Sequence[Score]) -> str:
     return f"{fewest:,} to {most:,} games a seed"
 
 
-def of_core(found: Sequence[Score], core: str) -> dict[str, Score]:
-    """Return, by game, the core's first group; `found` is of one rule."""
-    return {score.env: score for score in reversed(found) if score.group.core == core}
+def matched(found: Sequence[Score], one: str, other: str) -> dict[str, tuple[Score, Score]]:
+    """Return, by game, one score of each core, for games that both have; `found` is of one rule.
+
+    Of several groups of a core, those two whose options differ least: a comparison of cores should
+    differ in nothing else. Of equal pairs, the first.
+    """
+    pairs: dict[str, list[tuple[Score, Score]]] = {}
+    for ours, theirs in product(found, found):
+        if (ours.group.core, theirs.group.core, ours.env) == (one, other, theirs.env):
+            pairs.setdefault(ours.env, []).append((ours, theirs))
+    return {
+        env: min(both, key=lambda pair: len(other_options(*pair))) for env, both in pairs.items()
+    }
+
+
+def other_options(one: Score, other: Score) -> list[str]:
+    """Return the options besides the core's that differ between two scores' groups."""
+    names = differing([score.group.runs[0] for score in (one, other)])
+    return [name for name in names if name != "core" and not name.startswith("core_")]
 
 
 def compared(one: Score, other: Score) -> tuple[Comparison, str]:
@@ -204,11 +226,13 @@ def _test_games(score: Score) -> list[np.ndarray]:
     ]
 
 
-def not_counted(found: Sequence[Score], core: str) -> list[str]:
-    """Return the labels of the core's groups after the first of a game; one rule."""
-    first = of_core(found, core)
-    ours = (score for score in found if score.group.core == core)
-    return list(dict.fromkeys(s.group.settings for s in ours if s != first[s.env]))
+def not_compared(
+    found: Sequence[Score], pairs: Mapping[str, tuple[Score, Score]], one: str, other: str
+) -> list[str]:
+    """Return the labels of the two cores' groups that `pairs` leaves out; of one rule."""
+    cores = (one, other)
+    ours = (score for score in found if score.group.core in cores and score.env in pairs)
+    return list(dict.fromkeys(s.group.settings for s in ours if s not in pairs[s.env]))
 
 
 def paper_scores(core: str, steps: int) -> dict[str, float]:
@@ -220,22 +244,39 @@ def paper_scores(core: str, steps: int) -> dict[str, float]:
     }
 
 
-def normalised(found: Sequence[Score]) -> dict[str, dict[str, list[float]]]:
-    """Return human-normalised full games by group and game, for groups of two games or more.
+def normalised(found: Sequence[Score]) -> list[Normalised]:
+    """Return human-normalised full games, for every set of two or more games that a group has.
 
-    Each has one value a seed; `found` is of one rule.
+    A set has all groups with scores of its games, so that only scores over the same games are
+    beside each other. The games that all groups share are a set, too; `found` is of one rule.
     """
-    groups: dict[str, dict[str, list[float]]] = {}
+    groups: Normalised = {}
     for score in found:
         if reference := random_and_human().get(score.env):
             runs = [reference.normalised(mean) for mean in score.means("full_game")]
             groups.setdefault(score.group.settings, {})[score.env] = runs
-    return {label: games for label, games in groups.items() if len(games) > 1}
+    of_groups = [frozenset(games) for games in groups.values()]
+    sets = dict.fromkeys([*of_groups, *([frozenset.intersection(*of_groups)] if groups else [])])
+    return [
+        {
+            label: {game: runs for game, runs in games.items() if game in among}
+            for label, games in groups.items()
+            if among <= games.keys()
+        }
+        for among in sorted(sets, key=len, reverse=True)
+        if len(among) > 1
+    ]
 
 
-def over_games(found: Sequence[Score]) -> dict[str, dict[str, Estimate]]:
-    """Return statistics of human-normalised scores by group, with 95 % intervals; of one rule."""
+def statistics_of(groups: Normalised) -> dict[str, dict[str, Estimate]]:
+    """Return statistics over the games by group, with 95 % intervals."""
     return {
         label: {name: estimate(of, games, resamples=10_000) for name, of in STATISTICS.items()}
-        for label, games in normalised(found).items()
+        for label, games in groups.items()
     }
+
+
+def games_of(groups: Normalised) -> str:
+    """Return the games of groups in words: `2 games (Pong, Qbert)`; many are not named."""
+    games = sorted(next(iter(groups.values())))
+    return f"{len(games)} games" + (f" ({', '.join(games)})" if len(games) <= _MOST_NAMED else "")

@@ -25,11 +25,13 @@ from fastweights.evaluation.reports.scores import (
     PAPER_STEPS,
     Rule,
     Score,
+    games_of,
     games_played,
     human_normalised,
-    over_games,
+    normalised,
     rules,
     scores,
+    statistics_of,
 )
 from fastweights.evaluation.score_summary import Spread, remarks
 from fastweights.evaluation.statistics import STATISTICS
@@ -150,14 +152,14 @@ def score_tables(found: Sequence[Score]) -> list[Block]:
             blocks += _score_tables(env, rule, same)
             blocks += [note for score in same for note in _notes(score)]
     for rule, same in rules(found).items():
-        if statistics := over_games(same):
+        for one_set in normalised(same):
             rows = [
                 [label, *(interval(estimates[name]) for name in STATISTICS)]
-                for label, estimates in statistics.items()
+                for label, estimates in statistics_of(one_set).items()
             ]
             caption = (
-                f"Human-normalised full games over all games ({rule.action_mode} actions, "
-                f"{rule.protocol}), {INTERVALS}."
+                f"Human-normalised full games over {games_of(one_set)}, {rule.action_mode} "
+                f"actions, {rule.protocol}; {INTERVALS}."
             )
             blocks.append(Table(caption, ["core", *STATISTICS], rows))
     return blocks

@@ -1,13 +1,16 @@
 """Evaluation files: episodes survive writing and reading, and means agree with hand results."""
 
 import csv
+import itertools
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fastweights.evaluation import evaluation_file
 from fastweights.evaluation.evaluation_file import (
     Evaluation,
     PlayedGame,
@@ -15,6 +18,7 @@ from fastweights.evaluation.evaluation_file import (
     write_overview,
 )
 from fastweights.evaluation.score_summary import remarks, spread
+from fastweights.host import write_bytes
 from fastweights.host.errors import UserError
 
 
@@ -71,6 +75,24 @@ def test_a_file_of_another_kind_does_not_spoil_the_others(tmp_path, capsys, cont
     assert len(list(csv.DictReader((tmp_path / "evaluations.csv").open()))) == 1
     warning = capsys.readouterr().err.splitlines()[0]
     assert warning.startswith("warning: left out: ") and str(foreign) in warning
+
+
+def test_an_evaluation_stored_while_the_overview_is_written_has_a_row(tmp_path, monkeypatch):
+    """As by another process, which writes its own overview before this one does."""
+    first, second = evaluation(*PLAIN), evaluation(*PLAIN, action_mode="sampled")
+    first.save(tmp_path / "evaluations" / first.file_name())
+    calls = itertools.count()
+
+    def late(path: Path, content: bytes) -> None:
+        if next(calls) == 0:
+            second.save(tmp_path / "evaluations" / second.file_name())
+            write_overview(tmp_path)
+        write_bytes(path, content)
+
+    monkeypatch.setattr(evaluation_file, "write_bytes", late)
+    write_overview(tmp_path)
+    rows = csv.DictReader((tmp_path / "evaluations.csv").open())
+    assert {row["action_mode"] for row in rows} == {first.action_mode, "sampled"}
 
 
 def test_means_and_spreads_by_hand():

@@ -4,8 +4,12 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from fastweights.evaluation.reports.runs import grouped_runs, open_runs
 from fastweights.launch import report
+from fastweights.records import RunFolder
+from fastweights.training import RunOptions
 from tests.evaluation.report_pages import RUNS, four_options, reported, short_run, words_of
 from tests.launch.test_bad_input import error_of
 
@@ -35,15 +39,42 @@ def test_how_fast_a_run_was_made_is_no_difference_but_its_precision_is(runs, tmp
 
 
 def test_of_several_folders_those_without_a_run_are_left_out(runs, tmp_path, capsys):
-    """As in `report.py runs/*` for the second time: the first made `runs/report`."""
+    """As in `report.py runs/*` for the second time, beside a run that has just begun."""
     (tmp_path / "report").mkdir()
-    (found,) = open_runs([tmp_path / "report", runs / "rdn-1"])
-    assert found.path == (runs / "rdn-1").resolve()
-    assert f"note: {tmp_path / 'report'} holds no run and is left out" in capsys.readouterr().err
+    begun, sequences = tmp_path / "begun", tmp_path / "sequences"
+    RunFolder.create(tmp_path, "begun", RunOptions(env="Pong", core="rdn").to_dict()).finish()
+    RunFolder.create(tmp_path, "sequences", {"task_name": "list_ops"}).finish()
+    (found,) = open_runs([tmp_path / "report", begun, sequences, runs / "rdn-1"])
+    assert found.path == (runs / "rdn-1").resolve() and found.name == "rdn-1"
+    said = capsys.readouterr().err
+    assert f"note: left out: {tmp_path / 'report'} holds no run (no meta.json)" in said
+    assert f"note: left out: {begun} has logged nothing yet" in said
+    assert f"note: left out: {sequences} is a run of list_ops, a sequence task" in said
     said = error_of(report.main, [tmp_path / "report"], capsys)
     assert "report holds no run (no meta.json)" in said
     said = error_of(report.main, [runs / "rdn-1" / "logs.csv"], capsys)
     assert f"logs.csv is a file: name its run folder, {runs / 'rdn-1'}" in said
+    said = error_of(report.main, [runs / "rdn-1", tmp_path / "nowhere"], capsys)
+    assert "nowhere holds no run" in said
+
+
+def test_a_report_on_runs_of_several_folders_lies_beside_the_first(runs, tmp_path):
+    elsewhere = shutil.copytree(runs / "rdn-2", tmp_path / "elsewhere" / "rdn-2")
+    first = shutil.copytree(runs / "rdn-1", tmp_path / "here" / "rdn-1")
+    assert report.main([str(first), str(elsewhere)]) == 0
+    assert (tmp_path / "here" / "report" / "report.html").exists()
+
+
+@pytest.mark.parametrize("name", ["report.md", "report.html", "report_figures"])
+def test_a_file_where_a_folder_must_be_or_a_folder_where_a_file_must_be(
+    name, runs, tmp_path, capsys
+):
+    if name == "report_figures":
+        (tmp_path / name).write_text("mine")
+    else:
+        (tmp_path / name).mkdir()
+    said = error_of(report.main, [runs / "rdn-1", "--out", tmp_path], capsys)
+    assert said.startswith(f"error: {tmp_path / name}: ")
 
 
 def test_an_option_that_came_later_had_its_default_before(runs, tmp_path):

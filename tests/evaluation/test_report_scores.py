@@ -7,7 +7,8 @@ from pathlib import Path
 
 from fastweights.evaluation.reports.runs import grouped_runs, open_runs
 from fastweights.evaluation.reports.scores import (
-    over_games,
+    matched,
+    normalised,
     paper_scores,
     relative_improvements,
     scores,
@@ -85,7 +86,8 @@ def test_groups_trained_under_two_protocols_are_told_apart(tmp_path):
         f"rdn, protocol {protocol}, full-game, argmax" for protocol in ("full-game", "machado")
     ]
     assert sorted(score.kind for score in found) == sorted(2 * kinds)
-    assert sorted(over_games(found)) == ["rdn, protocol full-game", "rdn, protocol machado"]
+    (groups,) = normalised(found)
+    assert sorted(groups) == ["rdn, protocol full-game", "rdn, protocol machado"]
     assert {s.env: len(s.tested) for s in found if s.kind == kinds[0]} == {"Pong": 2, "Qbert": 1}
 
 
@@ -133,7 +135,7 @@ def test_the_page_names_what_bars_leave_out(tmp_path):
     reported(tmp_path / "out", *runs, options=("--compare", "rdn:lstm", "lstm:srwm"))
     text = (tmp_path / "out" / "report.md").read_text()
     zero = "No relative improvement, as lstm scores 0 there: Qbert."
-    group = "Left out, as another group of the core comes first: rdn, core\\_width 64."
+    group = "have more options in common or come first: rdn, core\\_width 64."
     assert "rdn is better in 1 of 1 game" in text and zero in text and group in text
     assert "lstm over srwm: no game has a test score of both under one rule.\n" in text
 
@@ -152,13 +154,52 @@ def test_over_several_games_there_are_profiles_and_probabilities(tmp_path):
     (row,) = (row for row in page.rows if row[:1] == ["rdn over lstm"])
     assert row[1] == "2"
     assert row[2] == "0.500 (0.250 to 0.750)"  # (1/2 + 1/2) / 2; the bounds draw one run twice
-    drawing = (tmp_path / "out" / "report_figures" / "profiles-1.svg").read_bytes()
+    drawing = (tmp_path / "out" / "report_figures" / "profiles-1-1.svg").read_bytes()
     assert {"rdn", "lstm"} <= set(words_of(drawing))
     text = (tmp_path / "out" / "report.md").read_text()
-    above = "(full-game, argmax actions), all games counting alike; 0 is random play and 1 a human."
+    above = "(full-game, argmax actions), over 2 games (Pong, Qbert), which count alike; 0 is"
     assert above in text
     above = "Above a human: lstm: 0 %; rdn: 25 %."
     assert above in text
+
+
+def test_cores_are_compared_where_they_differ_in_nothing_else(tmp_path):
+    """The first group of rdn has another stem than the group of lstm; the second has the same."""
+    runs = [
+        short_run(tmp_path, "a", evaluation("rdn", [3.0]), stem="shallow"),
+        short_run(tmp_path, "b", evaluation("rdn", [9.0]), stem="shallow_norm"),
+        short_run(tmp_path, "c", evaluation("lstm", [2.0]), stem="shallow_norm", core="lstm"),
+    ]
+    found = scores(grouped_runs(open_runs(runs)))
+    ours, theirs = matched(found, "rdn", "lstm")["Pong"]
+    assert (ours.group.runs[0].name, theirs.group.runs[0].name) == ("b", "c")
+    reported(tmp_path / "equal", *runs)
+    text = (tmp_path / "equal" / "report.md").read_text()
+    assert "come first: rdn, stem shallow." in text and "besides the core" not in text
+    reported(tmp_path / "unequal", runs[0], runs[2])
+    text = (tmp_path / "unequal" / "report.md").read_text()
+    assert "Options that differ, besides the core's: Pong: stem." in text
+
+
+def test_groups_are_beside_each_other_over_the_same_games_only(tmp_path):
+    """rdn has three games, lstm two others and lt two of them: no table has rdn beside lstm."""
+    games = {"rdn": ("Pong", "Qbert", "Alien"), "lt": ("Pong", "Qbert"), "lstm": ("Pong", "Zaxxon")}
+    runs = [
+        short_run(tmp_path, f"{core}-{env}", played, env=env, core=core)
+        for core, envs in games.items()
+        for env in envs
+        for played in [evaluation(core, [3.0], env=env)]
+    ]
+    sets = normalised(scores(grouped_runs(open_runs(runs))))
+    assert [{core: sorted(by_game) for core, by_game in groups.items()} for groups in sets] == [
+        {"rdn": ["Alien", "Pong", "Qbert"]},
+        {"lstm": ["Pong", "Zaxxon"]},
+        {"lt": ["Pong", "Qbert"], "rdn": ["Pong", "Qbert"]},
+    ]
+    reported(tmp_path / "out", *runs)
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "Human-normalised full games over 3 games (Alien, Pong, Qbert), argmax actions" in text
+    assert len(list((tmp_path / "out" / "report_figures").glob("profiles-*.svg"))) == 3
 
 
 def test_relative_improvements_are_of_the_others_size():

@@ -210,6 +210,8 @@ def test_where_there_are_runs_the_nearest_or_the_newest_is_named(trained, monkey
     line = error_of(atari.main, ["--resume", f"{runs}/nope"], capsys)
     assert f"the newest run is {runs}/a" in line
     assert f"did you mean {runs}/a?" in error_of(evaluate.main, [f"{runs}/A"], capsys)
+    inside = error_of(evaluate.main, [f"{runs}/a/modle.tar"], capsys)
+    assert f"it would lie in the run {runs}/a: name that run" in inside
 
 
 def test_a_folder_of_runs_is_no_run(trained, capsys):

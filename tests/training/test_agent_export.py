@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,12 +15,13 @@ from fastweights.evaluation.agent_games import play_agent
 from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
 from fastweights.evaluation.model_cards import model_card
 from fastweights.evaluation.printed_tables import comparison_tables
-from fastweights.launch import atari, evaluate
+from fastweights.launch import atari, evaluate, export
 from fastweights.records.checkpoints import CheckpointError
 from fastweights.records.exports import AGENT_EXPORT, LANGUAGE_MODEL_EXPORT
 from fastweights.training.options import RunOptions
 from fastweights.training.saved_agent import open_agent
 from tests.evaluation.test_evaluation_file import PLAIN, evaluation
+from tests.launch.test_bad_input import error_of
 
 FEW = ["--episodes", "3", "--repeats", "2", "--no-clip", "--action-mode", "sampled"]
 
@@ -137,6 +139,31 @@ def test_a_model_of_another_program_is_not_overwritten(trained, tmp_path):
     AGENT_EXPORT.check_folder(tmp_path / "own")
     with pytest.raises(ValueError, match="has other files"):
         LANGUAGE_MODEL_EXPORT.check_folder(tmp_path / "own")
+
+
+def test_games_of_other_weights_are_not_taken_for_the_exported_agent_s(trained, exported, capsys):
+    assert evaluate.main([str(exported), *FEW]) == 0
+    before = (exported / "model.safetensors").read_bytes()
+    assert export.main([str(trained), "--format", "safetensors", "--out", str(exported)]) == 0
+    other = shutil.copytree(trained, exported.parent / "other")
+    payload = torch.load(other / "model.tar", weights_only=True)
+    next(iter(payload["model_state_dict"].values())).add_(1)
+    torch.save(payload, other / "model.tar")
+    again = ["--format", "safetensors", "--out", str(exported)]
+    capsys.readouterr()
+    said = error_of(export.main, [str(other / "model.tar"), *again], capsys)
+    assert f"{exported / 'evaluations'} has test games of other weights: move them" in said
+    assert (exported / "model.safetensors").read_bytes() == before
+
+
+def test_the_card_says_how_long_games_lasted_and_what_was_cut(trained):
+    (played,) = evaluations_in(trained).values()
+    cut = tuple(game._replace(cut=True) for game in played.episodes[:2]) + played.episodes[2:]
+    payload = open_agent(trained).payload
+    card = model_card(payload, [replace(played, max_frames=500, episodes=cut)])
+    assert "| sampled | 500 frames | 2 x 3 |" in card
+    assert "- full-game, sampled: 2 of 6 games reached the limit of 500 frames; each" in card
+    assert "| sampled | any | 2 x 3 |" in model_card(payload, [replace(played, max_frames=None)])
 
 
 def test_an_export_that_breaks_off_leaves_the_one_before(trained, exported, monkeypatch):
