@@ -10,7 +10,7 @@ import re
 import shutil
 import textwrap
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -36,6 +36,8 @@ class HelpLayout:
     values: Mapping[str, Iterable[str]] = field(default_factory=dict)  # by option: allowed values
     # By option: the effective default, if the option's own default is None.
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    marked: Collection[str] = ()  # options whose defaults have a star
+    star: str = ""  # what a star means, for the heading where there is one
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class _Option:
     help: str
     default: str  # empty: none
     allowed: tuple[str, ...] = ()
+    star: str = ""  # after the default; empty: none
 
     @property
     def name(self) -> str:
@@ -71,12 +74,12 @@ class _Option:
     def described(self) -> str:
         names_all = all(one in self.help for one in self.allowed)
         allowed = "" if names_all else f"One of {', '.join(self.allowed)}."
-        shown = f"[{self.names[0]}]" if self.is_on else self._shown
+        shown = f"[{self.names[0]}]{self.star}" if self.is_on else self._shown
         return " ".join(filter(None, (self.help, allowed, shown)))
 
     @property
     def _shown(self) -> str:
-        return f"[{self.default}]" if self.value and self.default else ""
+        return (f"[{self.default}]" if self.value and self.default else "") + self.star
 
 
 def help_asked_for(arguments: Sequence[str]) -> str | None:
@@ -101,7 +104,9 @@ def help_text(kind: type, layout: HelpLayout, full: bool, **of_tyro: Any) -> str
         return "\n\n".join(parts)
     wanted = [option for name in layout.described for option in _named(name, options)]
     wanted = [replace(option, help=_first_sentence(option.help)) for option in wanted]
-    parts.append(f"Options, in brackets their defaults:\n{_descriptions(wanted, width)}")
+    star = f" ({layout.star})" if layout.marked else ""
+    heading = f"Options, in brackets their defaults{star}:"
+    parts.append(f"{_wrapped(heading, width)}\n{_descriptions(wanted, width)}")
     seen = {option.names for option in wanted}
     rest = {title: [o for o in group if o.names not in seen] for title, group in grouped.items()}
     named = [f"{title}:\n{_names(group, width)}" for title, group in rest.items() if group]
@@ -119,7 +124,8 @@ def _option(action: argparse.Action, layout: HelpLayout) -> _Option:
     if default == "None":
         default = str(layout.defaults.get(name) or "")
     value = "NAME" if allowed else value
-    return _Option(tuple(action.option_strings), value, text, default, allowed)
+    star = "*" if name in layout.marked else ""
+    return _Option(tuple(action.option_strings), value, text, default, allowed, star)
 
 
 def _first_sentence(text: str) -> str:

@@ -25,6 +25,7 @@ from .onnx_export import write_onnx as write_onnx
 from .options import CHANGEABLE_ON_RESUME as CHANGEABLE_ON_RESUME
 from .options import RunOptions as RunOptions
 from .options import changed_flags as changed_flags
+from .presets import changes_of_preset as changes_of_preset
 from .presets import preset as preset
 from .replaying import first_updates as first_updates
 from .replaying import read_hashes_of as read_hashes_of

@@ -154,6 +154,12 @@ def preset(name: str, core: str, env: str | None = None) -> RunOptions:
     return replace(options, env=env)
 
 
+def changes_of_preset(options: RunOptions) -> list[str]:
+    """Return the names of the options that the preset `paper` has otherwise, for equal games."""
+    usual = preset("paper", options.core, options.env).to_dict()
+    return [name for name, value in options.to_dict().items() if value != usual[name]]
+
+
 def _is_atari(env: str) -> bool:
     found = _resolved(env)
     return found is None or found.rom is not None

@@ -14,7 +14,14 @@ from fastweights.envs import PROTOCOLS
 from fastweights.host import PRECISIONS, HelpLayout, typed_command
 from fastweights.kernels import BACKENDS
 from fastweights.launch.cli.parser import early_options, typed_options
-from fastweights.training import RunOptions, check_engine, check_options, preset, with_full_path
+from fastweights.training import (
+    RunOptions,
+    changes_of_preset,
+    check_engine,
+    check_options,
+    preset,
+    with_full_path,
+)
 
 # What `--help` describes; the chosen core's own options follow.
 FIRST = ("env", "core", "preset", "total_steps", "seed", "resume")
@@ -41,6 +48,7 @@ VALUES = {
     "precision": PRECISIONS,
     "kernels": BACKENDS,
 }
+_SCREEN = HelpLayout(groups=GROUPS, values=VALUES, star="*: differs from the preset paper")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +78,7 @@ def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandL
     command = typed_options(
         CommandLine,
         _with_values(arguments),
-        _layout(defaults.core),
+        _layout(defaults),
         default=CommandLine(run=defaults),
         prog=typed_command("atari"),
         description=_description(),
@@ -128,9 +136,10 @@ def peek(arguments: Sequence[str]) -> argparse.Namespace:
     return known
 
 
-def _layout(core: str) -> HelpLayout:
-    own = core_defaults(core) if core in CORES else {}
-    return HelpLayout(described=(*FIRST, *own), groups=GROUPS, values=VALUES, defaults=own)
+def _layout(defaults: RunOptions) -> HelpLayout:
+    own = core_defaults(defaults.core) if defaults.core in CORES else {}
+    marked = changes_of_preset(defaults)
+    return replace(_SCREEN, described=(*FIRST, *own), defaults=own, marked=marked)
 
 
 def _description() -> str:

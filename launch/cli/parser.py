@@ -60,11 +60,8 @@ def typed_options(
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     if asked := help_asked_for(words):
-        _print(
-            help_text(
-                kind, layout or HelpLayout(), asked == HELP_ALL, registry=_REGISTRY, **of_tyro
-            )
-        )
+        screen, full = layout or HelpLayout(), asked == HELP_ALL
+        _print(help_text(kind, screen, full, registry=_REGISTRY, **of_tyro))
         raise SystemExit(0)
     with _one_line():
         return tyro.cli(kind, args=words, registry=_REGISTRY, **of_tyro)

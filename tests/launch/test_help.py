@@ -120,9 +120,17 @@ def test_allowed_values_are_listed(capsys):
 
 def test_a_preset_s_options_are_the_defaults_that_are_shown(capsys):
     text = printed(atari, capsys, "--preset", "maze", "--help")
-    assert (
-        "--unroll-length INT [44]" in text and "--core-width INT      Number of units. [32]" in text
-    )
+    assert "--unroll-length INT [44]* " in text
+    assert "--core-width INT      Number of units. [32]*\n" in text
+
+
+def test_what_a_preset_changes_has_a_star(capsys):
+    text = printed(atari, capsys, "--preset", "quick", "--help")
+    assert "(*: differs from the preset paper)" in text
+    starred = set(re.findall(r"(--[\w-]+)[^-]*?\*(?=\s)", text))
+    assert {"--stem", "--epochs", "--no-normalize-advantages", "--total-steps"} <= starred
+    assert not starred & {"--alpha", "--discounting", "--no-tune-memory", "--env", "--core-width"}
+    assert "*" not in printed(atari, capsys, "--help")
 
 
 def test_a_reader_that_closes_early_gets_no_traceback():
