@@ -15,6 +15,8 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from typing import Any
 
 WARM_UP = 3  # updates before the rate is measured
 UNROLL, BATCH, ENVIRONMENTS = 50, 32, 32
@@ -87,35 +89,39 @@ def make_game(*arguments: object, **options: object) -> object:
 
 def train(game: str, mode: str, seconds: float, cores: int) -> list[tuple[float, int]]:
     """Train for about `seconds` and return (seconds, agent steps so far) after each update."""
+    updates: list[tuple[float, int]] = []
+    start = time.monotonic()
+
+    def clock(runner: Any) -> None:
+        now = time.monotonic()
+        updates.append((now, runner.total_env_steps_since_resume))
+        runner.total_train_seconds = now - start  # 2.1.1 never sets it
+
+    with tempfile.TemporaryDirectory() as folder:
+        run(game, arguments(game, mode, seconds, cores, folder), clock)
+    return updates
+
+
+def run(game: str, words: list[str], after_update: Callable[[Any], None]) -> None:
+    """Train as the command line `words` says; call `after_update` with the runner."""
     from sample_factory.algo.runners.runner import AlgoObserver
     from sample_factory.algo.utils.misc import ExperimentStatus
     from sample_factory.envs.env_utils import register_env
     from sample_factory.train import make_runner
     from sf_examples.atari.train_atari import parse_atari_args
 
-    class Clock(AlgoObserver):
-        """Record the time of each update, and set `total_train_seconds`, which 2.1.1 never sets."""
-
-        def __init__(self):
-            self.updates, self.start = [], time.monotonic()
-
+    class AfterUpdates(AlgoObserver):
         def on_training_step(self, runner, training_iteration_since_resume):
-            now = time.monotonic()
-            self.updates.append((now, runner.total_env_steps_since_resume))
-            runner.total_train_seconds = now - self.start
+            after_update(runner)
 
     register_env(f"atari_{game.lower()}", make_game)
-    with tempfile.TemporaryDirectory() as folder:
-        config = parse_atari_args(arguments(game, mode, seconds, cores, folder))
-        _, runner = make_runner(config)
-        clock = Clock()
-        runner.register_observer(clock)
-        status = runner.init()
-        if status == ExperimentStatus.SUCCESS:
-            status = runner.run()
+    _, runner = make_runner(parse_atari_args(words))
+    runner.register_observer(AfterUpdates())
+    status = runner.init()
+    if status == ExperimentStatus.SUCCESS:
+        status = runner.run()
     if status != ExperimentStatus.SUCCESS:
         raise RuntimeError(f"Sample Factory ended with status {status}")
-    return clock.updates
 
 
 def main() -> None:
