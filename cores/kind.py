@@ -39,7 +39,13 @@ def alone(
     features: int = 256,
     attends: bool = False,
 ) -> CoreKind:
-    """Return the kind of a core that is built from an input size and `config`."""
+    """Return the kind of a core that is built from an input size and `config`.
+
+    Raises:
+        ValueError: a core that `attends`, whose config has no field `window`.
+    """
+    if attends and "window" not in (field.name for field in fields(config)):
+        raise ValueError(f"{core.__name__} attends, so {type(config).__name__} needs a `window`")
     return CoreKind(
         core,
         config,

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fastweights.agents.network import Network, NetworkConfig
-from fastweights.cores import CORES, build_core, core_kind, count_parameters
+from fastweights.cores import CORES, alone, build_core, core_kind, count_parameters
 from fastweights.cores.lstm import LSTM, LSTMConfig
 from fastweights.kernels.feature_maps import FEATURE_MAPS, feature_map
 
@@ -311,6 +311,11 @@ def test_strengths_are_scaled_and_no_weight_is(core):
     assert all(torch.equal(weights[name], same[name]) for name in weights)
     torch.testing.assert_close(twos, 2 * ones)
     assert 1 < twos.max() <= 2
+
+
+def test_a_core_that_attends_has_a_window():
+    with pytest.raises(ValueError, match="LSTM attends, so LSTMConfig needs a `window`"):
+        alone(LSTM, "Attentive LSTM", LSTMConfig(), attends=True)
 
 
 def test_a_switch_is_no_size(monkeypatch):
