@@ -94,18 +94,18 @@ class LearnerConfig:
         return asked or batch
 
 
-def unread(config: LearnerConfig) -> dict[str, tuple[str, str]]:
+def unread(config: LearnerConfig) -> dict[str, tuple[str, list[str]]]:
     """Return non-default options that the chosen objective and optimiser do not read.
 
-    The result maps option -> (choice, a value of the choice that reads the option).
+    The result maps option -> (choice, the values of the choice that read the option).
     """
-    found = {}
+    found: dict[str, tuple[str, list[str]]] = {}
     for choice, readers in READ_BY.items():
         own = readers[getattr(config, choice)]
         for reader, names in readers.items():
             for name in names:
                 if name not in own and getattr(config, name) != _DEFAULTS[name]:
-                    found.setdefault(name, (choice, reader))
+                    found.setdefault(name, (choice, []))[1].append(reader)
     return found
 
 

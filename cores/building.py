@@ -2,6 +2,7 @@
 
 import math
 import shlex
+from contextlib import nullcontext
 from dataclasses import replace
 from numbers import Integral
 from typing import Any
@@ -11,7 +12,14 @@ from fastweights.cores.core import Core
 from fastweights.cores.kind import CoreKind
 from fastweights.cores.own_core import check_core, kind_in
 from fastweights.cores.unbounded import remedy, say_once, unbounded_maps
-from fastweights.host import did_you_mean, import_named, one_line, typed_values, unknown_name
+from fastweights.host import (
+    did_you_mean,
+    import_named,
+    one_line,
+    saying_where,
+    typed_values,
+    unknown_name,
+)
 
 CORES: dict[str, CoreKind] = {
     name: kind for name, kind in vars(registry).items() if isinstance(kind, CoreKind)
@@ -94,7 +102,8 @@ def build_core(name: str, input_size: int, **changes: Any) -> Core:
         raise ValueError(f"the input size must be a whole number of at least 1, not {input_size!r}")
     config = core_config(name, **changes)
     try:
-        core = core_kind(name).build(input_size, config)
+        with saying_where() if ":" in name else nullcontext():
+            core = core_kind(name).build(input_size, config)
     except TypeError as error:  # abstract methods, for example
         if ":" not in name:
             raise

@@ -143,6 +143,12 @@ class GymnasiumEnvironments:
         self._vector_env.close()
 
 
+def _is_of_value(error: Exception, options: Mapping[str, object]) -> bool:
+    """Return whether a value was looked up in vain, as FrozenLake does with its maps' names."""
+    values = [value for value in options.values() if isinstance(value, str)]
+    return isinstance(error, KeyError) and error.args[:1] and error.args[0] in values
+
+
 def make_gymnasium(
     gymnasium_id: str,
     num_envs: int,
@@ -186,8 +192,7 @@ def make_gymnasium(
             **keywords,
         )
     except (TypeError, LookupError) as error:
-        has_unknown_value = bool(options) and isinstance(error, LookupError)  # FrozenLake's maps
-        if not has_unknown_value and takes(gymnasium_id, keywords):
+        if not _is_of_value(error, options) and takes(gymnasium_id, keywords):
             raise  # a bug in the environment
         raise ValueError(_wrong_options(gymnasium_id, display, options, error)) from error
     except (gymnasium.error.Error, ImportError) as error:

@@ -2,8 +2,33 @@
 
 import importlib
 import sys
-from collections.abc import Collection
+import traceback
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
+
+from fastweights.host.errors import UserError
+
+
+class BrokenModule(Exception):
+    """A user's module raised a `ValueError` when it was imported: no error in an option."""
+
+
+@contextmanager
+def saying_where() -> Iterator[None]:
+    """Add file and line to a `ValueError` of the block, which calls a user's constructor.
+
+    It may refuse an option or be a bug, and the place tells its author which.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except ValueError as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}, line {place.lineno}"
+        raise ValueError(f"{error} ({where})") from error
 
 
 def import_named(name: str, example: str, packages: Collection[str] = ()) -> ModuleType:
@@ -19,6 +44,7 @@ def import_named(name: str, example: str, packages: Collection[str] = ()) -> Mod
 
     Raises:
         ValueError: there is no such module; one line.
+        BrokenModule: from the `ValueError` that the module raised.
     """
     module = name.rpartition(":")[0]
     if not module or module.startswith("."):
@@ -35,3 +61,5 @@ def import_named(name: str, example: str, packages: Collection[str] = ()) -> Mod
         if error.name in packages:
             advice = f"pip install {error.name}"
         raise ValueError(f"cannot import the module of {name!r}: {error}; {advice}") from error
+    except ValueError as error:
+        raise BrokenModule(f"cannot import the module of {name!r}: {error}") from error

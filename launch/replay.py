@@ -79,10 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         expected = first_updates(recorded, asked.updates)
         options, plan = plan_for(options)
     stages = Stages("learner")
-    now = hash_conditions(plan.learner)
     found = []
     with assembled(options, plan, stages) as (network, source, _):
         take_weights(network, options)
+        now = hash_conditions(plan.learner, network if options.init_from else None)
         with (
             ProgressDisplay(len(expected), unit="updates") as display,
             closing(replay_updates(options, network, source, stages)) as updates,

@@ -73,11 +73,12 @@ def _check_reuse(options: RunOptions) -> None:
             "--kl-limit ends the reuse of a batch, but each is used once: add --epochs or "
             "--minibatches, or leave it out"
         )
-    for name, (choice, reader) in unread(options.learner).items():
+    for name, (choice, readers) in unread(options.learner).items():
         given, chosen = flag(name), getattr(options.learner, choice)
+        reads = f"--{choice} {' or '.join(readers)}"
         raise ValueError(
-            f"{given} belongs to --{choice} {reader}, and the {choice} is {chosen}: leave {given} "
-            f"out, or --{choice} {reader}"
+            f"{given} belongs to {reads}, and the {choice} is {chosen}: leave {given} out, or "
+            f"give {reads}"
         )
 
 

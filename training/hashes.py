@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.agents import Learner, Rollout
+from fastweights.agents import Learner, Network, Rollout
 from fastweights.host import (
     UserError,
     describe_os_error,
@@ -65,12 +65,16 @@ def digest(tensors: dict[str, Any]) -> str:
     return total.hexdigest()
 
 
-def hash_conditions(device: torch.device) -> dict[str, str]:
-    """Return the other conditions that determine the bits, in this process."""
+def hash_conditions(device: torch.device, begun_with: Network | None = None) -> dict[str, str]:
+    """Return the other conditions that determine the bits, in this process.
+
+    `begun_with`: the network of a run that begins with another agent's weights, which may train on.
+    """
     git, name = git_revision(), str(device)
     if device.type == "cuda":
         name = f"{name} ({torch.cuda.get_device_name(device)})"
-    return {
+    given = {} if begun_with is None else {"init_from": digest(begun_with.state_dict())}
+    return given | {
         "processor": machine()["processor"],
         "device": name,
         "threads": str(torch.get_num_threads()),
@@ -81,12 +85,13 @@ def hash_conditions(device: torch.device) -> dict[str, str]:
     }
 
 
-def hash_recorder(folder: Path, device: torch.device) -> Record:
+def hash_recorder(folder: Path, device: torch.device, begun_with: Network | None = None) -> Record:
     """Return a function that records the first updates of the new run in `folder`.
 
-    `device`: the learner's. The function raises `UserError`, one line, if the disk is full.
+    `device`: the learner's; `begun_with`: see `hash_conditions`. The function raises `UserError`,
+    one line, if the disk is full.
     """
-    around, rows = hash_conditions(device), []
+    around, rows = hash_conditions(device, begun_with), []
 
     def record(rollout: Rollout, learner: Learner) -> None:
         if len(rows) == UPDATES:

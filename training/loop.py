@@ -211,6 +211,7 @@ class Training:
             )
         limit = self.options.max_refused_updates
         if self.learner.refused_in_a_row >= limit:
+            self.check_learned()
             raise Diverged(
                 f"{limit} batches in a row gave a loss or gradient that is not finite, and were "
                 "refused; the weights are those before each step that was not finite. "

@@ -163,7 +163,12 @@ class RunOptions(CoreSizes):
         Raises:
             ValueError: a malformed pair, or options of an unknown environment; one line.
         """
-        texts = dict(map(_name_and_text, self.env_options))
+        pairs = [_name_and_text(pair) for pair in self.env_options]
+        texts = dict(pairs)
+        if len(texts) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"--env-options has {twice} twice: give it once")
         return resolve(self.env).options_of(texts) if texts else {}
 
     def to_dict(self) -> dict[str, Any]:

@@ -97,7 +97,10 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
         # Under `stop`, a signal waits for the run's first checkpoint.
         with stop, _records(options, saved, network, replicas) as records:
             can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved
-            record = hash_recorder(records.path, plan.learner) if can_replay else record_nothing
+            given = network if options.init_from else None
+            record = (
+                hash_recorder(records.path, plan.learner, given) if can_replay else record_nothing
+            )
             metrics = Metrics(records.log if records else lambda row: None)
             training = Training(options, network, source, metrics, stages, replicas, stop, record)
             _restore(training, records, saved, replicas)

@@ -71,6 +71,30 @@ def test_without_a_generator_torchs_own_is_drawn_from():
     assert not torch.equal(actions(1), actions(2))
 
 
+def test_a_snapshot_does_not_change_when_the_games_go_on():
+    """Whatever the environments return: here, the arrays in which they count."""
+
+    class Counting:
+        def __init__(self, games):
+            self.games, self.count = games, np.zeros(2, np.int64)
+
+        def __getattr__(self, name):
+            return getattr(self.games, name)
+
+        def step(self, action):
+            self.count += 1
+            return self.games.step(action)
+
+        def snapshot(self):
+            return {"count": self.count}
+
+    player = Actor(fixed_policy(), Counting(envs.make("TMaze", 2)))
+    player.collect(3)
+    kept = player.snapshot()
+    player.collect(4)
+    assert kept["environments"]["count"].tolist() == [3, 3]
+
+
 def test_the_environment_gets_the_decision_and_the_actor_remembers_it():
     taken = []
     games = envs.make("TMaze", 8)

@@ -176,6 +176,41 @@ def test_a_type_error_in_the_constructor_keeps_its_traceback(options, register_g
     assert not (tmp_path / "runs").exists()
 
 
+class Level(Own):
+    def __init__(self, level: str = "1"):
+        {"1": "easy"}[level]
+        [][0]  # a bug
+
+
+def test_a_value_that_is_looked_up_in_vain_is_one_line_and_a_bug_is_not(
+    register_game, tmp_path, capsys
+):
+    register_game(GAME, entry_point=Level)
+    where = ("--savedir", str(tmp_path / "runs"))
+    with pytest.raises(SystemExit, match="2"):
+        atari.main([*SMALL, "--env-options", "level=2", *where])
+    assert "does not take the options {'level': '2'} (KeyError: '2')" in capsys.readouterr().err
+    for given in ((), ("--env-options", "level=1")):
+        with pytest.raises(IndexError, match="list index"):
+            atari.main([*SMALL, *given, *where])
+
+
+def test_a_value_error_of_the_constructor_is_one_line_that_says_where(
+    register_game, tmp_path, capsys
+):
+    class Odd(Own):
+        def __init__(self):
+            _, _ = 1, 2, 3
+
+    register_game(GAME, entry_point=Odd)
+    with pytest.raises(SystemExit, match="2"):
+        atari.main([*SMALL, "--savedir", str(tmp_path / "runs")])
+    said = capsys.readouterr().err
+    line = Odd.__init__.__code__.co_firstlineno + 1
+    assert said.endswith(f"(expected 2) (test_own_environments.py, line {line})\n")
+    assert said.count("\n") == 1
+
+
 class Needy(Own):
     def __init__(self, size: int):
         self.size = size

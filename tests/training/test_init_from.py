@@ -62,6 +62,19 @@ def test_such_a_run_is_replayed_and_needs_the_other_run_only_to_begin(teacher, t
     assert f"no checkpoint at {moved}" in capsys.readouterr().err
 
 
+def test_a_replay_knows_that_the_other_run_has_trained_on(teacher, tmp_path, capsys):
+    moving = shutil.copytree(teacher, tmp_path / "moving")
+    assert run(tmp_path / "pupil", "--init-from", str(moving)) == 0
+    assert run(tmp_path / "further", "--total-steps", "192") == 0
+    for checkpoint in moving.glob("checkpoints/*"):
+        checkpoint.unlink()
+    shutil.copy(tmp_path / "further" / "model.tar", moving / "model.tar")
+    capsys.readouterr()
+    assert replay.main([str(tmp_path / "pupil")]) == 1
+    said = capsys.readouterr().out
+    assert "differs first at update 1" in said and "known reasons: init_from " in said
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [

@@ -256,6 +256,16 @@ def test_a_run_that_diverges_keeps_its_weights_and_ends_with_one_line(tmp_path, 
 
 
 @pytest.mark.usefixtures("_spoilt_env")
+def test_where_no_update_was_made_the_learning_rate_is_not_blamed(tmp_path, capsys):
+    options = (*SPOILT, "--env-options", "spoilt_after=0", "--total-steps", 100_000)
+    with pytest.raises(SystemExit, match="2"):
+        train(tmp_path, "spoilt", *options, "--max-refused-updates", 4)
+    said = capsys.readouterr().err
+    assert said.startswith("error: all 4 updates gave a loss or gradient")
+    assert "The learning rate is not the cause" in said
+
+
+@pytest.mark.usefixtures("_spoilt_env")
 def test_a_run_whose_every_update_was_refused_has_failed(tmp_path, capsys):
     """The run is shorter than the limit of refused updates; it counts as failed, not finished."""
     options = (*SPOILT, "--env-options", "spoilt_after=0", "--total-steps", 60)

@@ -31,6 +31,16 @@ def test_an_option_of_the_other_engine_is_refused(arguments, says):
         parse(arguments.split())
 
 
+def test_every_objective_that_reads_an_option_is_named():
+    with pytest.raises(ValueError, match="belongs to --objective ppo or appo, and the objective"):
+        parse(["--objective", "vtrace", "--clip-range", "0.2"])
+
+
+def test_an_environment_s_option_is_given_once():
+    with pytest.raises(ValueError, match="--env-options has corridor twice: give it once"):
+        RunOptions(env="TMaze", env_options=("corridor=3", "corridor=5")).environment_options()
+
+
 def test_a_run_may_go_on_with_the_other_engine():
     ray = RunOptions(engine="ray", ray_address="host:6379", num_actors=4, actor_gpus=0.5)
     assert parse(["--engine", "local"], ray).run.ray_address == "host:6379"
