@@ -1,9 +1,9 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""Estimate how training scales to more cores, GPUs and machines, from measured parts.
+r"""Estimate how training scales to more cores, GPUs and machines, from measured parts.
 
     python benchmarks/training.py --cores rdn --json training.json      measures the parts
     python benchmarks/scaling.py --parts training.json --gpu-inference 100000 --gpu-update 30000
-    python benchmarks/scaling.py --environments-rate 2000 --inference-rate 1500 --update-rate 600
+    python benchmarks/scaling.py --environments-rate 2000 --inference-rate 1500 --update-rate 600 \
         --layout environments=512,machines=4,cores=16
 
 Rates are agent steps/s of one core or one GPU; on Atari an agent step is four emulator frames.

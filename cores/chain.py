@@ -38,6 +38,7 @@ class Chain(Core):
 
     def inspect(self, x: Float[Tensor, "B D"], state: tuple) -> list[dict[str, Tensor]]:
         """Return the dicts of all layers, the first layer's first."""
+        check_step(self, x, state)
         return inspected(self.layers, x, state)
 
 

@@ -99,9 +99,16 @@ def unroll_truncated(
     The sequence is cut into pieces of `bptt` steps, and the state is detached before each piece,
     also before the first. The published fast-weight agents were trained with `bptt` 1: each step
     learns from its own write only.
+
+    Raises:
+        ValueError: `bptt` below 1.
     """
-    if bptt is None or bptt >= x.shape[0]:
+    if bptt is None:
         return core.unroll(x, state, is_first)
+    if bptt < 1:
+        raise ValueError(f"bptt must be at least 1, not {bptt}; None: no limit")
+    if bptt >= x.shape[0]:
+        return core.unroll(x, detach(state), is_first)
     outputs = []
     for piece, first in zip(x.split(bptt), is_first.split(bptt), strict=True):
         y, state = core.unroll(piece, detach(state), first)
@@ -114,6 +121,8 @@ def unroll_by_steps(
 ) -> tuple[Float[Tensor, "T B E"], State]:
     """Unroll by definition: reset, then step. Slow; for tests and for new cores."""
     check_inputs(core, x, state, is_first)
+    if not len(x):
+        return x.new_empty(0, x.shape[1], core.output_size), map_state(Tensor.clone, state)
     outputs = []
     for x_t, first in zip(x, is_first, strict=True):
         y, state = core.step(x_t, forget(state, first))

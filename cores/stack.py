@@ -228,6 +228,7 @@ class Stack(Core):
 
     def inspect(self, x: Float[Tensor, "B D"], state: tuple) -> list[dict[str, Tensor]]:
         """Return the dicts of all blocks, the first block's first."""
+        check_step(self, x, state)
         return inspected(self.blocks, self.embed(x), state)
 
 

@@ -79,6 +79,7 @@ class Transformer(Core):
 
     def inspect(self, x: Float[Tensor, "B D"], state: TransformerState) -> list[dict[str, Tensor]]:
         """Return the state after the step and `attention` [B, L, H, M], all layers in one dict."""
+        check_step(self, x, state)
         layers = self.stack.inspect(self._placed(x, state.count[:, 0]), _layers(state))
         after = _together([Window(*(layer[name] for name in Window._fields)) for layer in layers])
         return [after._asdict() | {"attention": torch.stack([a["attention"] for a in layers], 1)}]

@@ -20,7 +20,7 @@ log = logging.getLogger("fastweights")
 
 BOUNDED = ("softmax", "elu_sum", "unit", "silu_unit")  # feature maps whose keys have |k| <= 1
 MAPS = ("feature_map", "recurrent_feature_map")  # options of a config that map keys
-REMEDY = "softmax and elu_sum bound it"
+REMEDY = f"{', '.join(BOUNDED[:-1])} and {BOUNDED[-1]} bound it"
 
 
 def unbounded_maps(config: Any) -> dict[str, str]:

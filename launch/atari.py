@@ -21,9 +21,9 @@ from fastweights.evaluation import core_table
 from fastweights.experiments import run_agent
 from fastweights.host import one_line_errors, user_input
 from fastweights.launch.cli.atari_options import CommandLine, parse, peek
-from fastweights.launch.cli.resuming import check_unfinished, has_finished, saved_run
+from fastweights.launch.cli.resuming import saved_run
 from fastweights.launch.cli.torchbeast_flags import translate
-from fastweights.training import as_resumed, mark_finished
+from fastweights.training import as_resumed, check_unfinished, has_finished, mark_finished
 
 
 @one_line_errors

@@ -37,6 +37,8 @@ from .saved_agent import SavedAgent as SavedAgent
 from .saved_agent import as_resumed as as_resumed
 from .saved_agent import check_known_core as check_known_core
 from .saved_agent import check_module as check_module
+from .saved_agent import check_unfinished as check_unfinished
+from .saved_agent import has_finished as has_finished
 from .saved_agent import module_arguments as module_arguments
 from .saved_agent import open_agent as open_agent
 from .saved_agent import take_weights as take_weights

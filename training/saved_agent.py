@@ -12,7 +12,14 @@ import tyro
 from fastweights.agents import Learner, Network
 from fastweights.cores import core_arguments, core_config, core_kind, import_core
 from fastweights.envs import resolve
-from fastweights.host import check_contained, check_kept, expanded, flag, git_revision
+from fastweights.host import (
+    check_contained,
+    check_kept,
+    expanded,
+    flag,
+    git_revision,
+    typed_command,
+)
 from fastweights.records import (
     AGENT_EXPORT,
     CheckpointError,
@@ -160,6 +167,20 @@ def open_agent(
             raise ValueError("its step is not a count")
     check_module(options, env, found.path)
     return SavedAgent(network.eval(), options, found.payload, found.path, found.warnings)
+
+
+def has_finished(saved: SavedAgent) -> bool:
+    """Return whether nothing is left to train."""
+    return saved.step >= saved.options.learner.total_steps
+
+
+def check_unfinished(saved: SavedAgent) -> None:
+    """Raise `ValueError`, one line, if nothing is left to train."""
+    if has_finished(saved):
+        raise ValueError(
+            f"{saved.run} has finished its {saved.step:,} agent steps; evaluate it with "
+            f"{typed_command('evaluate', saved.run, *module_arguments(saved.options))}"
+        )
 
 
 def as_resumed(saved: SavedAgent, asked: RunOptions) -> RunOptions:

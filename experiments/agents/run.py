@@ -35,6 +35,7 @@ from fastweights.training import (
     assembled,
     check_name,
     check_options,
+    check_unfinished,
     hash_recorder,
     module_arguments,
     notes_on_options,
@@ -61,7 +62,7 @@ def run_agent(options: RunOptions, saved: SavedAgent | None = None) -> int:
 
     Raises:
         UserError: options that are not allowed, a file that cannot be written, or a run that fails;
-            one line.
+            one line. Also a saved run that has finished.
     """
     with user_input():
         options = RunOptions.from_dict(options.to_dict())  # checks and converts the types
@@ -73,6 +74,7 @@ def run_agent(options: RunOptions, saved: SavedAgent | None = None) -> int:
     with user_input():
         if saved:
             options = as_resumed(saved, options)
+            check_unfinished(saved)
         if not saved and replicas.leads:
             check_name(options)
         options, plan = plan_for(options, replicas)

@@ -5,8 +5,8 @@ A row sees the keys of its own episode that are less than M steps old, itself in
 tasks, this is the plain causal mask, which the kernel has built in. To find out, the host waits for
 the device once.
 
-A masked key's weight is 0, and 0 * NaN is NaN. So keys and values that are not finite enter as
-zeros, and the rows that see one are set to NaN afterwards (see kernels/chunks.py).
+A masked key's weight is 0, and 0 * NaN is NaN. So queries, keys and values that are not finite
+enter as zeros, and the rows that see one are set to NaN afterwards (see kernels/chunks.py).
 """
 
 import torch
@@ -18,6 +18,7 @@ from fastweights.kernels.attention import reference
 from fastweights.kernels.attention.reference import Window, in_use
 from fastweights.kernels.chunks import keep_where, without_spoilt
 from fastweights.kernels.machinery.composed import composed
+from fastweights.kernels.machinery.dispatch import requested_backend
 from fastweights.kernels.machinery.signature import may_wait
 
 
@@ -30,7 +31,7 @@ def unroll(
     state: Window,
 ) -> tuple[Float[Tensor, "T B H V"], Window]:
     """Unroll; equals `reference.unroll`."""
-    if len(is_first) <= 1:  # acting: the reference is faster
+    if len(is_first) <= 1 or requested_backend() == "reference":  # acting: it is faster
         return reference.unroll(q, k, v, is_first, state)
     size = state.keys.shape[2]
     q, k, v = (x.movedim(0, 2) for x in (q, k, v))
@@ -78,10 +79,12 @@ def _attend(
     seen: Bool[Tensor, "B 1 T S"] | None,
     reach: Int[Tensor, "B T"],
 ) -> Float[Tensor, "B H T V"]:
-    (keys, key_spoilt), (values, value_spoilt) = map(without_spoilt, (keys, values))
+    (q, query_spoilt), (keys, key_spoilt), (values, value_spoilt) = map(
+        without_spoilt, (q, keys, values)
+    )
     y = F.scaled_dot_product_attention(q, keys, values, attn_mask=seen, is_causal=seen is None)
     spoilt = F.pad((key_spoilt | value_spoilt).cumsum(-1), (1, 0))
     own = torch.arange(keys.shape[2] - q.shape[2], keys.shape[2], device=q.device)
     oldest = (own - reach).unsqueeze(1).expand(-1, q.shape[1], -1)
     reached = spoilt[..., own + 1] > spoilt.gather(-1, oldest)
-    return y.masked_fill(reached.unsqueeze(-1), torch.nan)
+    return y.masked_fill((reached | query_spoilt).unsqueeze(-1), torch.nan)

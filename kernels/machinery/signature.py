@@ -137,7 +137,9 @@ class Signature:
 
     def __post_init__(self) -> None:
         # Compute these now: torch.compile can trace their use, but not their first computation.
-        _ = self._call_shape, self._state_type
+        for name, value in vars(type(self)).items():
+            if isinstance(value, cached_property):
+                getattr(self, name)
 
     @cached_property
     def _hints(self) -> dict[str, Any]:

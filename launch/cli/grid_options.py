@@ -24,7 +24,7 @@ def add_grid_options(parser: argparse.ArgumentParser, seeds: Sequence[int], runs
     steps = {
         "type": count,
         "metavar": "STEPS",
-        "help": "number of agent steps of each run (default: that of the preset)",
+        "help": "number of agent steps of each run (default: the grid's own)",
     }
     parser.add_argument("--total-steps", **steps)
     jobs = {"type": count, "default": 0, "help": "number of runs at once; 0: one per CPU core"}

@@ -4,9 +4,9 @@ import argparse
 import shlex
 import sys
 
-from fastweights.host import expanded, typed_command
+from fastweights.host import expanded
 from fastweights.records import holds_checkpoints, resolved_run, runs_near
-from fastweights.training import SavedAgent, module_arguments, open_agent
+from fastweights.training import SavedAgent, open_agent
 
 
 def saved_run(known: argparse.Namespace) -> SavedAgent | None:
@@ -35,17 +35,3 @@ def saved_run(known: argparse.Namespace) -> SavedAgent | None:
     for warning in saved.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     return saved
-
-
-def has_finished(saved: SavedAgent) -> bool:
-    """Return whether nothing is left to train."""
-    return saved.step >= saved.options.learner.total_steps
-
-
-def check_unfinished(saved: SavedAgent) -> None:
-    """Raise `ValueError`, one line, if nothing is left to train."""
-    if has_finished(saved):
-        raise ValueError(
-            f"{saved.run} has finished its {saved.step:,} agent steps; evaluate it with "
-            f"{typed_command('evaluate', saved.run, *module_arguments(saved.options))}"
-        )

@@ -60,6 +60,6 @@ def test_the_warning_is_logged_once(caplog):
     line = record.getMessage()
     assert line.startswith("note: core delta_lstm: the keys of --core-feature-map elu")
     assert "\n" not in line
-    assert "softmax and elu_sum" in line
+    assert "softmax, elu_sum, unit and silu_unit bound it" in line
     build_core("delta_lstm", 16, **SMALL, feature_map="identity")
     assert len(caplog.records) == 2

@@ -152,6 +152,8 @@ def test_python_cannot_resume_with_other_options_or_elsewhere(teacher, tmp_path)
     for options, says in ((shorter, "--env-options"), (elsewhere, "--init-from")):
         with pytest.raises(UserError, match=says):
             run_agent(options, saved)
+    with pytest.raises(UserError, match="has finished its 96 agent steps"):
+        run_agent(saved.options, saved)
     begun = replace(shorter, init_from=teacher, savedir=tmp_path, xpid="pupil")
     assert run_agent(begun) == 0
     assert open_agent(tmp_path / "pupil").options.env_options == ("corridor=5",)
