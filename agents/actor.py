@@ -196,7 +196,7 @@ def _kind(tensor: Tensor) -> str:
 def _to_plain(value: np.ndarray | np.generic) -> Tensor | bool | float | str | bytes:
     if isinstance(value, np.generic):
         return value.item()
-    return torch.tensor(np.asarray(value))  # a copy: the games go on with the array
+    return torch.tensor(np.asarray(value, order="C"))  # a copy: the games go on with the array
 
 
 def _exchanged(value: Any, kind: type | UnionType, exchange: Callable[[Any], Any]) -> Any:

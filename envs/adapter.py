@@ -145,8 +145,7 @@ class GymnasiumEnvironments:
 
 def _is_of_value(error: Exception, options: Mapping[str, object]) -> bool:
     """Return whether a value was looked up in vain, as FrozenLake does with its maps' names."""
-    values = [value for value in options.values() if isinstance(value, str)]
-    return isinstance(error, KeyError) and error.args[:1] and error.args[0] in values
+    return isinstance(error, KeyError) and any(key in options.values() for key in error.args)
 
 
 def make_gymnasium(

@@ -30,6 +30,7 @@ def model_card(payload: dict[str, Any], evaluations: Iterable[Evaluation] = ()) 
         for evaluation in kept
         for line in remarks(evaluation)
     )
+    notes += "\n" * bool(notes)
     return f"""---
 library_name: fastweights
 pipeline_tag: reinforcement-learning

@@ -163,6 +163,7 @@ def test_the_card_says_how_long_games_lasted_and_what_was_cut(trained):
     card = model_card(payload, [replace(played, max_frames=500, episodes=cut)])
     assert "| sampled | 500 frames | 2 x 3 |" in card
     assert "- full-game, sampled: 2 of 6 games reached the limit of 500 frames; each" in card
+    assert "\n\n## Use" in card and "\n\n\n" not in card
     assert "| sampled | any | 2 x 3 |" in model_card(payload, [replace(played, max_frames=None)])
 
 

@@ -70,10 +70,8 @@ def main() -> None:
     with options.csv.open("w", newline="") as file, tempfile.TemporaryDirectory() as folder:
         log = csv.writer(file)
         log.writerow(COLUMNS)
-        games = 0
 
         def after_update(runner: Any) -> None:
-            nonlocal games
             recent = runner.policy_avg_stats.get("reward", [()])[0]  # of the last 100 games
             games = len(recent)
             mean = fmean(recent) if recent else None
