@@ -77,8 +77,8 @@ def _check_reuse(options: RunOptions) -> None:
         given, chosen = flag(name), getattr(options.learner, choice)
         reads = f"--{choice} {' or '.join(readers)}"
         raise ValueError(
-            f"{given} belongs to {reads}, and the {choice} is {chosen}: leave {given} out, or "
-            f"give {reads}"
+            f"{given} belongs to {reads}, and the {choice} is {chosen}: "
+            f"leave {given} out, or {reads}"
         )
 
 

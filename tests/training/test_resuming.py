@@ -369,4 +369,4 @@ def test_the_first_remedy_for_a_state_that_grows_is_its_feature_map(tmp_path, ca
         train(tmp_path, "grows", *options)
     error = capsys.readouterr().err.splitlines()[-1]
     assert "--core-feature-map elu let the state grow" in error
-    assert error.index("softmax and elu_sum") < error.index("Else try a smaller --learning-rate")
+    assert error.index("softmax, elu_sum, unit") < error.index("Else try a smaller --learning-rate")
