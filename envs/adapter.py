@@ -24,7 +24,7 @@ from fastweights.envs.interface import (
 )
 from fastweights.envs.observations import frame_format
 from fastweights.envs.pictures import NoPictures, as_pictures
-from fastweights.host import did_you_mean, one_line
+from fastweights.host import did_you_mean, one_line, saying_where
 
 UNKNOWN_SPEED = 8.0  # steps a second of a game without `render_fps`
 
@@ -183,13 +183,14 @@ def make_gymnasium(
             check_can_draw(spec, display)
         if not vectorised:
             spec.entry_point = checked(constructor(spec), display)
-        vector_env = gymnasium.make_vec(
-            spec,
-            num_envs,
-            vectorization_mode="vector_entry_point" if vectorised else "sync",
-            vector_kwargs=None if vectorised else {"autoreset_mode": AutoresetMode.SAME_STEP},
-            **keywords,
-        )
+        with saying_where():
+            vector_env = gymnasium.make_vec(
+                spec,
+                num_envs,
+                vectorization_mode="vector_entry_point" if vectorised else "sync",
+                vector_kwargs=None if vectorised else {"autoreset_mode": AutoresetMode.SAME_STEP},
+                **keywords,
+            )
     except (TypeError, LookupError) as error:
         if not _is_of_value(error, options) and takes(gymnasium_id, keywords):
             raise  # a bug in the environment

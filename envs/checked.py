@@ -10,7 +10,6 @@ from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
 
 from fastweights.envs.interface import BrokenEnvironment
 from fastweights.envs.observations import in_one_line, parts, parts_of
-from fastweights.host import saying_where
 
 _RETURNED = {
     "reset": ("observation", "info"),
@@ -114,8 +113,7 @@ def checked(creator: Callable[..., gymnasium.Env], name: str) -> Callable[..., g
     """Return a function like `creator` that wraps the environments it makes in `Checked`."""
 
     def create(**options: Any) -> gymnasium.Env:
-        with saying_where():
-            made = creator(**options)
+        made = creator(**options)
         return Checked(made, name) if isinstance(made, gymnasium.Env) else made
 
     if hasattr(creator, "metadata"):  # Gymnasium looks up the render modes here

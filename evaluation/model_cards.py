@@ -25,12 +25,12 @@ def model_card(payload: dict[str, Any], evaluations: Iterable[Evaluation] = ()) 
     kept = list(evaluations)
     head = ("protocol", "actions", "longest game", "games", "score", "± over")
     table = markdown_table(head, [_score(evaluation) for evaluation in kept])
-    notes = "".join(
-        f"\n- {evaluation.rules_in_words()}, {evaluation.action_mode}: {line}."
+    notes = [
+        f"- {evaluation.rules_in_words()}, {evaluation.action_mode}: {line}.\n"
         for evaluation in kept
         for line in remarks(evaluation)
-    )
-    notes += "\n" * bool(notes)
+    ]
+    remarked = "".join([*notes, "\n"] if notes else [])
     return f"""---
 library_name: fastweights
 pipeline_tag: reinforcement-learning
@@ -49,8 +49,8 @@ and {payload["step"]:,} agent steps of training{seed}. All options: `config.json
 A score is the mean of the repeats' means of undiscounted, unclipped returns, ± a standard
 deviation: of those means, or over the episodes where there was one repeat. A longer game is cut,
 and counts with the return it had by then.
-{notes}
-## Use
+
+{remarked}## Use
 
     {command}
 """

@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = []
     with assembled(options, plan, stages) as (network, source, _):
         take_weights(network, options)
-        now = hash_conditions(plan.learner, network if options.init_from else None)
+        now = hash_conditions(options, plan.learner, network)
         with (
             ProgressDisplay(len(expected), unit="updates") as display,
             closing(replay_updates(options, network, source, stages)) as updates,

@@ -26,6 +26,7 @@ from fastweights.host import (
     write_bytes,
 )
 from fastweights.kernels import BuildError, compiler, compiler_version, requested_backend
+from fastweights.training.options import RunOptions
 
 FILE = "hashes.csv"
 UPDATES = 10  # number of recorded updates
@@ -65,15 +66,19 @@ def digest(tensors: dict[str, Any]) -> str:
     return total.hexdigest()
 
 
-def hash_conditions(device: torch.device, begun_with: Network | None = None) -> dict[str, str]:
+def hash_conditions(options: RunOptions, device: torch.device, network: Network) -> dict[str, str]:
     """Return the other conditions that determine the bits, in this process.
 
-    `begun_with`: the network of a run that begins with another agent's weights, which may train on.
+    Args:
+        options: the run's options.
+        device: the learner's device.
+        network: the network with its first weights. They are a condition if another agent gave
+            them, because it may train on.
     """
     git, name = git_revision(), str(device)
     if device.type == "cuda":
         name = f"{name} ({torch.cuda.get_device_name(device)})"
-    given = {} if begun_with is None else {"init_from": digest(begun_with.state_dict())}
+    given = {"init_from": digest(network.state_dict())} if options.init_from else {}
     return given | {
         "processor": machine()["processor"],
         "device": name,
@@ -85,13 +90,15 @@ def hash_conditions(device: torch.device, begun_with: Network | None = None) -> 
     }
 
 
-def hash_recorder(folder: Path, device: torch.device, begun_with: Network | None = None) -> Record:
+def hash_recorder(
+    folder: Path, options: RunOptions, device: torch.device, network: Network
+) -> Record:
     """Return a function that records the first updates of the new run in `folder`.
 
-    `device`: the learner's; `begun_with`: see `hash_conditions`. The function raises `UserError`,
-    one line, if the disk is full.
+    The other arguments are those of `hash_conditions`. The function raises `UserError`, one line,
+    if the disk is full.
     """
-    around, rows = hash_conditions(device, begun_with), []
+    around, rows = hash_conditions(options, device, network), []
 
     def record(rollout: Rollout, learner: Learner) -> None:
         if len(rows) == UPDATES:

@@ -99,10 +99,8 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
         # Under `stop`, a signal waits for the run's first checkpoint.
         with stop, _records(options, saved, network, replicas) as records:
             can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved
-            given = network if options.init_from else None
-            record = (
-                hash_recorder(records.path, plan.learner, given) if can_replay else record_nothing
-            )
+            where = records.path, options, plan.learner, network
+            record = hash_recorder(*where) if can_replay else record_nothing
             metrics = Metrics(records.log if records else lambda row: None)
             training = Training(options, network, source, metrics, stages, replicas, stop, record)
             _restore(training, records, saved, replicas)

@@ -45,5 +45,5 @@ def unroll(
     weights: ElmanWeights,
 ) -> tuple[Float[Tensor, "T B D"], ElmanState]:
     """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
-    empty = F.linear(x[:0], weights.of_input)[..., : state.hidden.shape[1]]
+    empty = x if len(x) else F.linear(x, weights.of_input)[..., : state.hidden.shape[1]]
     return loop_over_time(partial(step, weights=weights), (x,), is_first, state, empty)

@@ -60,5 +60,5 @@ def unroll(
     weights: GRUWeights,
 ) -> tuple[Float[Tensor, "T B D"], GRUState]:
     """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
-    empty = F.linear(x[:0], weights.of_input)[..., : state.hidden.shape[1]]
+    empty = x if len(x) else F.linear(x, weights.of_input)[..., : state.hidden.shape[1]]
     return loop_over_time(partial(step, weights=weights), (x,), is_first, state, empty)

@@ -195,14 +195,15 @@ def test_a_value_that_is_looked_up_in_vain_is_one_line_and_a_bug_is_not(
             atari.main([*SMALL, *given, *where])
 
 
+@pytest.mark.parametrize("form", ["entry_point", "vector_entry_point"])
 def test_a_value_error_of_the_constructor_is_one_line_that_says_where(
-    register_game, tmp_path, capsys
+    form, register_game, tmp_path, capsys
 ):
     class Odd(Own):
-        def __init__(self):
+        def __init__(self, num_envs=1):
             _, _ = 1, 2, 3
 
-    register_game(GAME, entry_point=Odd)
+    register_game(GAME, **{form: Odd})
     with pytest.raises(SystemExit, match="2"):
         atari.main([*SMALL, "--savedir", str(tmp_path / "runs")])
     said = capsys.readouterr().err

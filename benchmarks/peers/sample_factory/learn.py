@@ -16,37 +16,25 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from run import run
+from run import NEVER, command_line, run
 
 UNROLL = 128
-NEVER = 10**9
 COLUMNS = ("agent_steps", "seconds", "cpu_seconds", "games", "recent_game_return")
 
 
 def arguments(options: argparse.Namespace, folder: str) -> list[str]:
     """Return Sample Factory's command line; what it leaves out has Sample Factory's default."""
     given = {
-        "algo": "APPO",
-        "env": f"atari_{options.env.lower()}",
-        "device": "cpu",
-        "train_dir": folder,
-        "experiment": "run",
         "seed": options.seed,
         "serial_mode": True,
         "num_workers": 1,
         "num_envs_per_worker": 8,  # of 8 workers with one environment each
-        "use_rnn": True,
-        "rnn_type": "lstm",
         "recurrence": UNROLL,
         "rollout": UNROLL,
-        "summaries_use_frameskip": False,  # count agent steps
         "train_for_env_steps": options.total_steps,
         "train_for_seconds": NEVER,
-        "save_every_sec": NEVER,
-        "save_best_every_sec": NEVER,
-        "with_wandb": False,
     }
-    return [f"--{name}={value}" for name, value in given.items()]
+    return command_line(options.env, folder, given)
 
 
 def main() -> None:

@@ -28,11 +28,6 @@ def arguments(game: str, mode: str, seconds: float, cores: int, folder: str) -> 
     """Return Sample Factory's command line."""
     workers = 1 if mode == "serial" else workers_for(cores)
     options = {
-        "algo": "APPO",
-        "env": f"atari_{game.lower()}",
-        "device": "cpu",
-        "train_dir": folder,
-        "experiment": "run",
         "seed": 1,
         "serial_mode": mode == "serial",
         "async_rl": mode == "async",
@@ -44,21 +39,33 @@ def arguments(game: str, mode: str, seconds: float, cores: int, folder: str) -> 
         "batch_size": UNROLL * BATCH,
         "num_batches_per_epoch": 1,
         "num_epochs": 1,
-        "use_rnn": True,
-        "rnn_type": "lstm",
         "rnn_size": 256,
         "encoder_conv_architecture": "resnet_impala",
         "encoder_conv_mlp_layers": 256,
         "with_vtrace": False,
         "normalize_input": False,  # this project does not normalise pixels either
-        "summaries_use_frameskip": False,  # count agent steps
         "train_for_env_steps": NEVER,
         "train_for_seconds": round(seconds),
+    }
+    return command_line(game, folder, options)
+
+
+def command_line(game: str, folder: str, options: dict[str, Any]) -> list[str]:
+    """Return the command line with `options` and those of every run: an LSTM, no files."""
+    common = {
+        "algo": "APPO",
+        "env": f"atari_{game.lower()}",
+        "device": "cpu",
+        "train_dir": folder,
+        "experiment": "run",
+        "use_rnn": True,
+        "rnn_type": "lstm",
+        "summaries_use_frameskip": False,  # count agent steps
         "save_every_sec": NEVER,
         "save_best_every_sec": NEVER,
         "with_wandb": False,
     }
-    return [f"--{name}={value}" for name, value in options.items()]
+    return [f"--{name}={value}" for name, value in (common | options).items()]
 
 
 def workers_for(cores: int) -> int:
