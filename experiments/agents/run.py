@@ -99,8 +99,9 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
         # Under `stop`, a signal waits for the run's first checkpoint.
         with stop, _records(options, saved, network, replicas) as records:
             can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved
-            where = records.path, options, plan.learner, network
-            record = hash_recorder(*where) if can_replay else record_nothing
+            record = record_nothing
+            if can_replay:
+                record = hash_recorder(records.path, options, plan.learner, network)
             metrics = Metrics(records.log if records else lambda row: None)
             training = Training(options, network, source, metrics, stages, replicas, stop, record)
             _restore(training, records, saved, replicas)
