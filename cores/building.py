@@ -32,6 +32,7 @@ LARGEST = {
     "heads": 100_000,
     "feedforward": 1_000_000,
     "window": 1_000_000,
+    "convolution": 1_000,
     "stacks": 1_000,
     "stack_width": 100_000,
     "stack_depth": 1_000_000,

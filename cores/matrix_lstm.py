@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fastweights.cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
 from fastweights.cores.kind import stacked
-from fastweights.cores.stack import BlocksConfig
+from fastweights.cores.stack import ConvolvedConfig
 from fastweights.host import one_of
 from fastweights.kernels import identity
 from fastweights.kernels.mlstm import MLSTMState, mlstm, step
@@ -20,7 +20,7 @@ LOG_FORGET = {"sigmoid": F.logsigmoid, "exponential": identity}
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatrixLSTMConfig(BlocksConfig):
+class MatrixLSTMConfig(ConvolvedConfig):
     """Sizes and forget gate of the mLSTM."""
 
     forget_gate: str = "sigmoid"

@@ -6,7 +6,7 @@
     legacy_raw: n = LayerNorm(x);  x = n + project(memory(x));  x = x + feedforward(LayerNorm(x))
 
 The blocks have no positions and no final LayerNorm. Dropout applies to both branches and to the
-hidden units.
+hidden units. Before the first block there may be a short convolution over time.
 Source: Irie et al. 2021, section 4.4 and appendices B.2 and C; post-norm: Vaswani et al. 2017;
 legacy_pre: the published code of RDN's and Delta RNN's language models, where the paper has pre;
 legacy_raw: that of the self-referential matrices of formal languages (Irie et al. 2023).
@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from fastweights.cores.chain import inspected, through
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs, check_step
+from fastweights.cores.short_convolution import ShortConvolution
 from fastweights.host import one_of
 from fastweights.kernels import State
 
@@ -54,7 +55,16 @@ class BlocksConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StackConfig(BlocksConfig):
+class ConvolvedConfig(BlocksConfig):
+    """Options of a stack that may begin with a short convolution over time."""
+
+    convolution: int = 1
+    """Number of inputs, its own included, of a short convolution over time before the first
+    block; 1: none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackConfig(ConvolvedConfig):
     """Options of a stack whose memories map their keys and queries."""
 
     # A fast RNN's last output and Delta MLP's inner query always go through a softmax.
@@ -175,6 +185,9 @@ class Block(Core):
 class Stack(Core):
     """A linear map to the model width, then `config.layers` blocks of one kind of memory.
 
+    Between them there is a short convolution over time if `config.convolution` is above 1. Its
+    state comes first.
+
     Args:
         input_size: D of the input.
         config: sizes and options; `output_size` is `config.width`.
@@ -193,13 +206,20 @@ class Stack(Core):
         self.blocks = nn.ModuleList(
             Block(memory(*config.of_memory()), config) for _ in range(config.layers)
         )
+        taps = config.convolution if isinstance(config, ConvolvedConfig) else 1
+        self.convolution = ShortConvolution(config.width, taps) if taps > 1 else None
+
+    @property
+    def parts(self) -> list[Core]:
+        """The convolution, if there is one, and the blocks, in their order."""
+        return [*([] if self.convolution is None else [self.convolution]), *self.blocks]
 
     def initial_state(self, batch_size: int) -> tuple:
-        """Return a tuple of each block's fresh state."""
-        return tuple(block.initial_state(batch_size) for block in self.blocks)
+        """Return a tuple of each part's fresh state."""
+        return tuple(part.initial_state(batch_size) for part in self.parts)
 
     def step(self, x: Float[Tensor, "B D"], state: tuple) -> tuple[Float[Tensor, "B E"], tuple]:
-        """Apply one step of every block in order."""
+        """Apply one step of every part in order."""
         check_step(self, x, state)
         return self.step_unchecked(x, state)
 
@@ -208,12 +228,12 @@ class Stack(Core):
     ) -> tuple[Float[Tensor, "B E"], tuple]:
         """Step without `check_step`, for a core that has checked its own arguments."""
         y = self.embed(x)
-        return through(self.blocks, y, state, lambda block, y, before: block.step(y, before))
+        return through(self.parts, y, state, lambda part, y, before: part.step(y, before))
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: tuple, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], tuple]:
-        """Unroll one block after the other over the whole sequence."""
+        """Unroll one part after the other over the whole sequence."""
         check_inputs(self, x, state, is_first)
         return self.unroll_unchecked(x, state, is_first)
 
@@ -223,13 +243,13 @@ class Stack(Core):
         """Unroll without `check_inputs`, for a core that has checked its own arguments."""
         y = self.embed(x)
         return through(
-            self.blocks, y, state, lambda block, y, before: block.unroll(y, before, is_first)
+            self.parts, y, state, lambda part, y, before: part.unroll(y, before, is_first)
         )
 
     def inspect(self, x: Float[Tensor, "B D"], state: tuple) -> list[dict[str, Tensor]]:
-        """Return the dicts of all blocks, the first block's first."""
+        """Return the dicts of all parts, the first one's first."""
         check_step(self, x, state)
-        return inspected(self.blocks, self.embed(x), state)
+        return inspected(self.parts, self.embed(x), state)
 
 
 def embed(input_size: int, config: BlocksConfig) -> nn.Module:

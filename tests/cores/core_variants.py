@@ -24,6 +24,8 @@ VARIANTS = {
     "mlstm, exponential": ("mlstm", {"forget_gate": "exponential"}),
     "delta_net, post-norm": ("delta_net", {"norm": "post"}),
     "srwm, as in the published code": ("srwm", {"norm": "legacy_raw", "input_map": "identity"}),
+    "rdn, convolved": ("rdn", {"convolution": 4}),
+    "mlstm, convolved": ("mlstm", {"convolution": 2}),
     "rdn, as in language models": ("rdn", {"norm": "legacy_pre", "output_scale": "head_size"}),
     **{f"{core}, strengths to two": (core, REVERSING) for core in DELTA_RULES},
 }

@@ -26,7 +26,12 @@ def layers(state) -> list:
 
 
 @pytest.mark.parametrize(
-    ("name", "changes"), [*((name, {}) for name in CORES), ("lt", {"normaliser": "key_sum"})]
+    ("name", "changes"),
+    [
+        *((name, {}) for name in CORES),
+        ("lt", {"normaliser": "key_sum"}),
+        ("rdn", {"convolution": 3}),
+    ],
 )
 def test_the_state_shown_is_the_state_after_the_step(name, changes):
     core, x, state = used(name, **changes)

@@ -99,3 +99,24 @@ def test_a_stack_adds_memory_and_feedforward_to_what_it_is_given():
         hidden = (normal @ w[layer + "1.weight"].T + w[layer + "1.bias"]).clamp(min=0)
         expected = expected + hidden @ w[layer + "3.weight"].T + w[layer + "3.bias"]
     torch.testing.assert_close(y, expected, atol=1e-10, rtol=0)
+
+
+def test_a_short_convolution_adds_the_last_inputs_of_the_episode():
+    core = build_core("rdn", 5, layers=1, width=8, heads=2, feedforward=7, convolution=3).double()
+    plain = build_core("rdn", 5, layers=1, width=8, heads=2, feedforward=7).double()
+    unknown = plain.load_state_dict(core.state_dict(), strict=False).unexpected_keys
+    assert unknown == ["convolution.weight"]
+    x, w = torch.randn(T, B, 5, dtype=torch.float64), core.convolution.weight
+    is_first = torch.zeros(T, B, dtype=torch.bool)
+    is_first[3, 1] = True
+    rows = core.embed(x)
+    convolved = rows.clone()
+    for t in range(T):
+        for b in range(B):
+            begin = 3 if b == 1 and t >= 3 else 0
+            for back in range(min(2, t - begin) + 1):
+                convolved[t, b] += w[2 - back] * rows[t - back, b]
+    plain.embed, plain.input_size = nn.Identity(), 8
+    expected, _ = plain.unroll(convolved, plain.initial_state(B), is_first)
+    y, _ = core.unroll(x, core.initial_state(B), is_first)
+    torch.testing.assert_close(y, expected, atol=1e-12, rtol=0)
