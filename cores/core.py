@@ -41,11 +41,13 @@ class Core(nn.Module, abc.ABC):
     def inspect(self, x: Float[Tensor, "B D"], state: State) -> list[dict[str, Tensor]]:
         """Return the named tensors [B, ...] of one step, a dict for each layer.
 
-        The state's tensors are those after the step. A core without memory has no layers. Cores add
+        The state's tensors are those after the step; of a state that is a plain tuple, each part is
+        a layer's. A core without memory has no layers. Cores add
         the keys, gates and the like that they compute, under the names in `docs/notation.md`.
         """
         _, after = self.step(x, state)
-        return [after._asdict()] if after else []
+        layers = [after] if hasattr(after, "_fields") else after
+        return [_named(layer) for layer in layers if layer]
 
     @abc.abstractmethod
     def unroll(
@@ -80,6 +82,18 @@ class Core(nn.Module, abc.ABC):
         if is_first is None:
             is_first = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
         return self.unroll(x, state, is_first)
+
+
+def _named(state: State) -> dict[str, Tensor]:
+    """Return the tensors of a state by name; those of a state within it as `outer_inner`."""
+    names = getattr(state, "_fields", range(len(state)))
+    found: dict[str, Tensor] = {}
+    for name, part in zip(names, state, strict=True):
+        if isinstance(part, Tensor):
+            found[str(name)] = part
+        else:
+            found |= {f"{name}_{inner}": tensor for inner, tensor in _named(part).items()}
+    return found
 
 
 def detach(state: State | None) -> State | None:

@@ -136,6 +136,8 @@ def _of_fresh(state: Any, where: str) -> str | None:
     """Return what is wrong with a fresh state."""
     if not isinstance(state, tuple):
         return f"{where} is a {type(state).__name__}: return a NamedTuple of tensors [B, ...]"
+    if not hasattr(state, "_fields") and any(isinstance(part, Tensor) for part in state):
+        return f"{where} is a plain tuple of tensors: return a NamedTuple of them"
     for part in state:
         if not isinstance(part, Tensor):
             if problem := _of_fresh(part, where):

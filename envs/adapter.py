@@ -232,5 +232,6 @@ def _check_autoreset(vector_env: VectorEnv, name: str) -> None:
     mode = vector_env.metadata.get("autoreset_mode")
     if mode != AutoresetMode.SAME_STEP:
         raise ValueError(
-            f"{name} must reset in the same step (AutoresetMode.SAME_STEP), not {mode}"
+            f"{name} must reset in the same step (AutoresetMode.SAME_STEP), not {mode}: set that "
+            "mode, or register a single game (gymnasium.Env) as its entry_point"
         )

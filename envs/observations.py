@@ -84,7 +84,7 @@ def _wrapper(space: Space) -> str:
 def _image(shape: tuple[int, ...]) -> FrameFormat:
     if len(shape) == 2:
         return FrameFormat((1, *shape), np.dtype(np.uint8), lambda batch: batch[:, None].copy())
-    if shape[0] <= shape[2]:
+    if _is_channels_first(shape):
         return FrameFormat(shape, np.dtype(np.uint8), np.copy)
     height, width, channels = shape
 
@@ -92,6 +92,17 @@ def _image(shape: tuple[int, ...]) -> FrameFormat:
         return batch.transpose(0, 3, 1, 2).copy()
 
     return FrameFormat((channels, height, width), np.dtype(np.uint8), channels_first)
+
+
+def _is_channels_first(shape: tuple[int, ...]) -> bool:
+    """Return whether a picture's channels are its first axis, and not its last.
+
+    Channels differ from height and width if these are equal; otherwise their axis is the shorter.
+    """
+    first, middle, last = shape
+    if first != last and middle in (first, last):
+        return middle == last
+    return first <= last
 
 
 def parts(space: Tuple | Dict) -> Iterator[Space]:

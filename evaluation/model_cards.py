@@ -21,9 +21,12 @@ def model_card(payload: dict[str, Any], evaluations: Iterable[Evaluation] = ()) 
     tags = "".join(f"\n- {one}" for one in ("reinforcement-learning", tag, options["core"]))
     seed = f", seed {options['seed']}" if "seed" in options else ""  # TorchBeast's have none
     modules = module_arguments(RunOptions.from_dict(options))
+    game = " ".join((options["env"], *options.get("env_options", ())))
+    commit = (payload.get("git") or {}).get("commit")
+    code = f" The code was at revision {commit}." if commit else ""
     command = shlex.join(["fastweights", "evaluate", "PATH_TO_THIS_FOLDER", *modules])
     kept = list(evaluations)
-    head = ("protocol", "actions", "longest game", "games", "score", "± over")
+    head = ("protocol", "actions", "longest game", "games", "first seed", "score", "± over")
     table = markdown_table(head, [_score(evaluation) for evaluation in kept])
     notes = [
         f"- {evaluation.rules_in_words()}, {evaluation.action_mode}: {line}.\n"
@@ -39,8 +42,8 @@ tags:{tags}
 
 # {options["core"]} on {options["env"]}
 
-An agent with the memory `{options["core"]}`, trained by {kind}: {parameters / 1e6:.3f} M parameters
-and {payload["step"]:,} agent steps of training{seed}. All options: `config.json`.
+An agent with the memory `{options["core"]}`, trained by {kind} on {game}: {parameters / 1e6:.3f} M
+parameters and {payload["step"]:,} agent steps of training{seed}.{code} All options: `config.json`.
 
 ## Scores
 
@@ -48,7 +51,8 @@ and {payload["step"]:,} agent steps of training{seed}. All options: `config.json
 
 A score is the mean of the repeats' means of undiscounted, unclipped returns, ± a standard
 deviation: of those means, or over the episodes where there was one repeat. A longer game is cut,
-and counts with the return it had by then.
+and counts with the return it had by then. Game i of all repeats has the first seed + i, so rows
+with the same first seed share games.
 
 {remarked}## Use
 
@@ -64,6 +68,7 @@ def _score(evaluation: Evaluation) -> tuple[str, ...]:
         evaluation.action_mode,
         "any" if evaluation.max_frames is None else f"{evaluation.max_frames:,} frames",
         games,
+        str(evaluation.seed),
         f"{score} a {evaluation.unit.name}",
         score.over,
     )

@@ -7,7 +7,7 @@ the policy's logits between batches of 1 and of 16, on a CPU), and one rounded t
 game. So the network always reads blocks of the same number of rows, padded if fewer games are left.
 """
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fastweights.agents import Decision, Network, NetworkOutput
 from fastweights.envs import Environments, TimeStep
+from fastweights.host import one_of
 from fastweights.kernels import State, map_state, refilled, tensors_of
 
 ActionMode = Literal["argmax", "sampled"]
@@ -28,7 +29,8 @@ class Player:
     """The state of the games between two calls: `row` is the next row to act on.
 
     The caller made `environments` with seed `seed + i` for environment i; the same number seeds
-    its sampled actions. `playing`: the environments that get actions, initially all.
+    its sampled actions. `playing`: the environments that get actions, initially all. Raises a
+    one-line `ValueError` for an unknown action mode.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Player:
         device: torch.device | str = "cpu",
     ):
         self._network, self.environments = network, environments
+        one_of("action mode", action_mode, get_args(ActionMode))
         self._greedy, self._device = action_mode == "argmax", torch.device(device)
         self._noise = [
             np.random.default_rng([seed + env, _NOISE]) for env in range(environments.num_envs)

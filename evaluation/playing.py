@@ -85,7 +85,11 @@ def play(
 
     `report` is called after every step; an exception from it ends the playing. Call `check_plays`
     first, to find out whether the games can be played.
+
+    Raises:
+        ValueError: a value of `plan`, or an action mode, that is not allowed; one line.
     """
+    check_plan(plan)
     at_once = min(plan.num_envs or _MOST_AT_ONCE, plan.games)
     limit = longest_test(trained, plan.protocol, plan.max_frames)
     is_atari = trained_rules(trained).resolved(trained.env) is not None  # ale-py cuts these games

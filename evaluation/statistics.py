@@ -27,7 +27,7 @@ _CHUNK = 2_000  # resamples at once, to limit memory
 class Estimate(NamedTuple):
     """A statistic and its confidence interval; arrays if the statistic is an array.
 
-    The interval is NaN if no game has two runs.
+    The interval is NaN if some game has a single run, whose spread is unknown.
     """
 
     value: float | np.ndarray
@@ -100,17 +100,27 @@ def estimate(
 
     Two sets must be of the same games.
 
+    Args:
+        confidence: coverage of the interval, in (0, 1).
+        resamples: number of bootstrap samples.
+
     Raises:
-        ValueError: no game, a game without runs, or sets of different games.
+        ValueError: no game, a game without runs or with a score that is not finite, sets of
+            different games, or an argument out of its range.
     """
+    _check_bootstrap(confidence, resamples)
     names = sorted(scores[0])
     if any(sorted(one) != names for one in scores):
         raise ValueError(f"scores to compare must be of the same games: {', '.join(names)}")
     sets = [[np.asarray(one[name], float) for name in names] for one in scores]
     if not names or any(runs.ndim != 1 or not runs.size for games in sets for runs in games):
         raise ValueError("every game needs a list with at least one score")
+    for games in sets:
+        for name, runs in zip(names, games, strict=True):
+            if not np.isfinite(runs).all():
+                raise ValueError(f"a score of {name} is not finite: leave its run out, and say so")
     value = statistic(*sets)
-    if all(runs.size == 1 for games in sets for runs in games):
+    if any(runs.size == 1 for games in sets for runs in games):
         return Estimate(value, value * np.nan, value * np.nan)
     drawn = _bootstrap(statistic, sets, resamples, np.random.default_rng(seed))
     tail = 50 * (1 - confidence)
@@ -131,7 +141,11 @@ def compare(
     Each side is resampled separately, within its strata. Intervals are NaN if some stratum has one
     entry. The percentage has no interval if the resampled divisor changes its sign too often (in
     more than a tail of the confidence) to bound the quotient.
+
+    Raises:
+        ValueError: a confidence outside (0, 1), or fewer resamples than one.
     """
+    _check_bootstrap(confidence, resamples)
     a, b = (float(_mean_of_strata(side)) for side in (ours, theirs))
     if any(stratum.shape[-1] < 2 for side in (ours, theirs) for stratum in side):
         drawn_a, drawn_b = np.full((2, 1), np.nan)
@@ -153,6 +167,13 @@ def compare(
         else [np.nan] * 2
     )
     return Comparison(a, b, difference, Estimate(100 * (a - b) / abs(b), *limits))
+
+
+def _check_bootstrap(confidence: float, resamples: int) -> None:
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie in (0, 1), such as 0.95, not {confidence}")
+    if resamples < 1:
+        raise ValueError(f"resamples must be at least 1, not {resamples}")
 
 
 def _mean_of_strata(strata: Sums) -> np.ndarray:

@@ -7,6 +7,7 @@ FOLDER/README.md            model card, in the form that model hubs read
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -37,11 +38,18 @@ class Export(NamedTuple):
         if path.is_dir() and any(path.iterdir()) and not self._is_own(path):
             raise ValueError(f"{flag}{path} has other files in it: name a new folder")
 
-    def write(self, payload: Mapping[str, Any], folder: Path, card: str) -> None:
+    def write(
+        self,
+        payload: Mapping[str, Any],
+        folder: Path,
+        card: str,
+        beside: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> None:
         """Write the model of a checkpoint's `payload` into `folder`, made where it is missing.
 
         Args:
             card: Markdown that says what the model is.
+            beside: contents of further files without which the model is of no use, by name.
 
         Raises:
             OSError: the files cannot be written.
@@ -56,7 +64,8 @@ class Export(NamedTuple):
             save_file(plain, partial, metadata={"format": "pt"})
             exported_weights(folder).unlink(missing_ok=True)
             write_json(folder / "config.json", config, indent=2)
-            write_bytes(folder / "README.md", card.encode())
+            for name, content in {**beside, "README.md": card.encode()}.items():
+                write_bytes(folder / name, content)
 
     def read(self, folder: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
         """Return the part of a checkpoint's payload that `write` wrote. Runs no code from it.

@@ -36,6 +36,7 @@ class Task(abc.ABC):
     command: ClassVar[str] = ""  # command that trains on the task; empty: the task's name
     splits: ClassVar[tuple[str, ...]] = ("train", "valid", "test")
     has_lengths: ClassVar[bool] = False  # whether a sequence's length can be chosen
+    one_a_size: ClassVar[bool] = False  # whether there is one sequence of each size
     blank: ClassVar[int | None] = None  # answer that means "none"; not counted as an answer
 
     def __str__(self) -> str:

@@ -1,5 +1,6 @@
 """Set-up of a run from its options: threads and devices first, then what it computes with."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from copy import deepcopy
@@ -7,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from fastweights.agents import Network
 from fastweights.cores import Core
@@ -20,6 +23,8 @@ from fastweights.training.replicas import Replicas
 from fastweights.training.schedules.choice import plan_of
 from fastweights.training.schedules.experience import Source
 from fastweights.training.schedules.plan import Plan
+
+log = logging.getLogger("fastweights")
 
 
 def plan_for(options: RunOptions, replicas: Replicas | None = None) -> tuple[RunOptions, Plan]:
@@ -96,9 +101,23 @@ def _network(options: RunOptions, plan: Plan, environments: Environments) -> Net
         check_memory(Network(config), plan.learner)
     torch.manual_seed(options.seed)
     network = Network(config).to(plan.learner)
+    if _drops_units(network):
+        log.warning(
+            "note: core %s has dropout, which acting and learning draw separately: the ratios of "
+            "their policies are noise from the first gradient step on",
+            options.core,
+        )
     for device in dict.fromkeys((plan.learner, plan.actor)):
         check_kernels(network.core, options.kernels, device)
     return network
+
+
+def _drops_units(network: Network) -> bool:
+    """Return whether the network computes something else each time in training."""
+    modules = list(network.modules())
+    of_layers = [module.p for module in modules if isinstance(module, _DropoutNd)]
+    of_pytorch = [module.dropout for module in modules if isinstance(module, nn.RNNBase)]
+    return any(rate > 0 for rate in (*of_layers, *of_pytorch))
 
 
 def check_kernels(core: Core, kernels: str, device: torch.device) -> None:

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,9 +94,9 @@ def _settings(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
 class SavedAgent:
     """A saved network, and the run that it comes from."""
 
-    network: Network
+    network: Network = field(repr=False)
     options: RunOptions
-    payload: dict[str, Any]
+    payload: dict[str, Any] = field(repr=False)
     path: Path  # the file with the weights
     warnings: tuple[str, ...] = ()  # newer checkpoints that could not be used
 

@@ -46,9 +46,14 @@ def ignored_flags(asked: RunOptions, before: RunOptions, schedule: Schedule) -> 
 
 def notes_on_options(options: RunOptions, before: RunOptions, schedule: Schedule) -> Iterator[str]:
     """Yield a line about each option that changes nothing in this run; `before` as above."""
-    learner = options.learner
+    learner, default = options.learner, RunOptions()
     for name in ignored_flags(options, before, schedule):
         yield f"{name} has no meaning in the {schedule} schedule"
+    if schedule == "asynchronous" and default.env_groups != options.env_groups > options.num_envs:
+        yield (
+            f"--env-groups {options.env_groups} makes {options.num_envs} groups, one for each of "
+            "--num-envs"
+        )
     if options.bptt != "full" and options.bptt >= options.unroll_length:
         yield f"--bptt {options.bptt} cuts nothing: a rollout has {options.unroll_length} steps"
     if (

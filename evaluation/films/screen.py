@@ -65,7 +65,7 @@ def _two_columns(panels: list[Panel]) -> tuple[list[Panel], list[Panel]]:
 
 
 def _bottom(places: list[Place]) -> int:
-    return max(y + panel.size[0] for panel, y, _ in places)
+    return max((y + panel.size[0] for panel, y, _ in places), default=0)
 
 
 def _column(panels: Sequence[Panel], y: int, x: int) -> list[Place]:

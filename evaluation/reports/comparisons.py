@@ -77,7 +77,7 @@ def _profiles(groups: Normalised, rule: Rule, name: str) -> Figure:
     alt = (
         f"Share of runs whose full games score above the value on the x axis ({_played(rule)}), "
         f"over {games_of(groups)}, which count alike; 0 is random play and 1 a human. Bands are 95 "
-        "% stratified bootstrap intervals, drawn where some game has two seeds. "
+        "% stratified bootstrap intervals, drawn where each game has two seeds. "
         f"Above a human: {'; '.join(words)}."
     )
     drawing = figures.svg(figures.profiles(levels, profiles))

@@ -6,7 +6,6 @@ from typing import Any
 
 from fastweights.evaluation import markdown_table
 from fastweights.experiments.language_model.text import VOCABULARY
-from fastweights.host import write_bytes
 from fastweights.records import LANGUAGE_MODEL_EXPORT
 from fastweights.tasks.language_model import Vocabulary, vocabulary_to_json
 
@@ -22,10 +21,9 @@ def write_export(
     Raises:
         OSError: the files cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    write_bytes(folder / VOCABULARY, vocabulary_to_json(vocabulary))
     payload = {**payload, "flags": _without_folders(payload["flags"])}
-    LANGUAGE_MODEL_EXPORT.write(payload, folder, model_card(payload, vocabulary, results))
+    card, words = model_card(payload, vocabulary, results), vocabulary_to_json(vocabulary)
+    LANGUAGE_MODEL_EXPORT.write(payload, folder, card, beside={VOCABULARY: words})
 
 
 def _without_folders(flags: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """A run's measurements of its model: quick ones during training, and the final ones."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ import torch
 
 from fastweights.experiments.language_model.options import LanguageOptions
 from fastweights.experiments.language_model.setting import Setting
-from fastweights.host import ProgressDisplay
+from fastweights.host import ProgressDisplay, write_bytes
 from fastweights.tasks.language_model import (
     LanguageModel,
     Measure,
@@ -100,15 +101,26 @@ def both_splits(model: LanguageModel, setting: Setting) -> dict[str, Any]:
 
 
 def sample(model: LanguageModel, setting: Setting, update: int, path: Path) -> str:
-    """Append a sample of the model's text to the file at `path`; return the sample."""
+    """Add a sample of the model's text to the file at `path`; return the sample.
+
+    Samples of this and later updates are from before the run was resumed, and are replaced.
+    """
     options, vocabulary = setting.options, setting.text.vocabulary
     generator = torch.Generator().manual_seed(options.seed + update)
     with setting.precision():
         tokens = generate(model, vocabulary.prompt("\n"), Sampling(), generator)
         text = vocabulary.text(islice(tokens, options.sample_length))
-    with path.open("a", encoding="utf-8") as file:
-        file.write(f"--- update {update:,}\n{text}\n")
+    earlier = _before(update, path.read_text(encoding="utf-8")) if path.exists() else ""
+    write_bytes(path, f"{earlier}--- update {update:,}\n{text}\n".encode())
     return text
+
+
+def _before(update: int, samples: str) -> str:
+    """Return the part of `samples.txt` that is of earlier updates."""
+    for head in re.finditer(r"^--- update ([\d,]+)$", samples, re.MULTILINE):
+        if int(head[1].replace(",", "")) >= update:
+            return samples[: head.start()]
+    return samples
 
 
 def said(result: dict[str, Any]) -> Iterator[str]:

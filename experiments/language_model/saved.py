@@ -1,6 +1,6 @@
 """A trained language model from a run folder, one of its checkpoints, or an export."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,9 @@ class SavedModel:
     folder: Path
     step: int  # updates
     options: LanguageOptions
-    vocabulary: Vocabulary
-    model: LanguageModel
-    payload: dict[str, Any]
+    vocabulary: Vocabulary = field(repr=False)
+    model: LanguageModel = field(repr=False)
+    payload: dict[str, Any] = field(repr=False)
 
     def results(self) -> dict[str, Any]:
         """Return what the run measured at its end; nothing if that is of other weights."""

@@ -77,7 +77,8 @@ def _of_length(
     None if attention would reach too many positions.
     """
     random = Random(f"{options.data_seed} length {size}")
-    drawn = (options.task.sample_of_length(size, random) for _ in range(options.length_size))
+    count = 1 if options.task.one_a_size else options.length_size
+    drawn = (options.task.sample_of_length(size, random) for _ in range(count))
     samples: dict[Sample, None] = dict.fromkeys(drawn)
     sequences = Sequences.of(list(samples))
     if core_kind(options.core).attends and options.core_window >= longest:

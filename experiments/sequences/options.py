@@ -41,7 +41,8 @@ class SequenceOptions(LearningOptions, Generic[Question]):
     test_size: int = 1_000
     """Number of test sequences in each test split."""
     test_lengths: tuple[int, ...] = ()
-    """Sizes of further test strings; of formal languages."""
+    """Sizes of further test strings; of formal languages. Within --sizes they may be strings of
+    the training split."""
     length_size: int = 100
     """Number of strings of each of --test-lengths."""
     legacy_selection: bool = False

@@ -57,7 +57,6 @@ class Language(Task):
     has_lengths: ClassVar[bool] = True
     alphabet: ClassVar[tuple[str, ...]]
     asks: ClassVar[bool] = False  # whether questions follow a string
-    one_a_size: ClassVar[bool] = False  # whether there is one string of each size
     multiple: ClassVar[int] = 1  # divisor of all sizes
     start: ClassVar[Any] = 0  # the machine's state before the first symbol
     # Whether the state is what the machine keeps, such as a stack from its bottom: a string of
@@ -97,7 +96,10 @@ class Language(Task):
     def check(self) -> None:
         if len(self.sizes) != 2 or not 1 <= self.sizes[0] <= self.sizes[1] <= LARGEST_SIZE:
             given = " ".join(map(str, self.sizes))
-            raise ValueError(f"--sizes must be two, the smaller first and above 0, not {given}")
+            raise ValueError(
+                "--sizes must be two, the smaller first, above 0 and at most "
+                f"{LARGEST_SIZE:,}, not {given}"
+            )
         for low, high in (span for split in self.splits for span in self.spans(split)):
             self.sizes_in(low, high)
         self._check_state()

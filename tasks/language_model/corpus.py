@@ -32,7 +32,7 @@ from fastweights.host import (
     write_bytes,
     write_json,
 )
-from fastweights.tasks.language_model.published import Counts, recognised
+from fastweights.tasks.language_model.published import Counts, named_after, recognised
 from fastweights.tasks.language_model.source import SPLITS, Source
 from fastweights.tasks.language_model.vocabulary import (
     KINDS,
@@ -103,10 +103,15 @@ class Corpus:
 
     @property
     def published_name(self) -> str | None:
-        """The name of the published text; None for any other text, and for bytes."""
+        """The name of the published text; None for any other text, and for bytes.
+
+        Files that are named as WikiText's count as such, to compare their counts with its.
+        """
         if self.vocabulary.kind != Words.kind:
             return None
-        return recognised(self.place, self.form, self.counts)
+        if found := recognised(self.place, self.counts):
+            return found
+        return named_after(self.counts) if self.form.startswith("WikiText") else None
 
 
 def open_corpus(
@@ -117,7 +122,7 @@ def open_corpus(
     Raises:
         UserError: the text cannot be read, or the cache cannot be written.
     """
-    called = recognised(source.place, source.form, Counts(0, 0, 0, 0))  # decides the vocabulary
+    called = recognised(source.place, Counts(0, 0, 0, 0))  # decides the vocabulary
     name = hashlib.blake2b(digest_size=12)
     name.update(f"{VERSION} {source.digest()} {called} {options}".encode())
     kept = folder / f"{options.vocabulary}-{name.hexdigest()}"
@@ -177,7 +182,7 @@ def _vocabulary(source: Source, options: CutOptions, tick: Tick) -> Vocabulary:
     }
     found = Counts(*(counts[split].total() + lines[split] for split in SPLITS), types=0)
     learned = counts["train"]
-    if recognised(source.place, source.form, found) == "WikiText-2":
+    if recognised(source.place, found) == "WikiText-2":
         for split in ("valid", "test"):  # the published vocabulary is of all three splits
             learned.update(counts[split])
     return Words.of(learned, options.min_count or (1 if UNKNOWN in learned else RARE))

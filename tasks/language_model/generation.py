@@ -54,7 +54,8 @@ def draw(
     """Draw one token."""
     if sampling.temperature == 0:
         return int(log_probabilities.argmax())
-    scaled = log_probabilities / sampling.temperature
+    # Relative to the largest, which therefore stays finite at any temperature.
+    scaled = (log_probabilities - log_probabilities.max()) / sampling.temperature
     if 0 < sampling.top_k < len(scaled):
         least = scaled.topk(sampling.top_k).values[-1]
         scaled = scaled.masked_fill(scaled < least, -torch.inf)

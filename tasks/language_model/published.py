@@ -23,7 +23,7 @@ PUBLISHED = {
 _BETWEEN = 20_000_000  # training tokens: WikiText-2 has fewer, WikiText-103 more
 
 
-def recognised(place: str, form: str, found: Counts) -> str | None:
+def recognised(place: str, found: Counts) -> str | None:
     """Return which published text this is, by its name or its held-out splits; or None.
 
     `place` is its file or folder; the names of the folders above it do not count.
@@ -32,10 +32,14 @@ def recognised(place: str, form: str, found: Counts) -> str | None:
     for name in PUBLISHED:
         if f"{name.lower()}-" in f"{named}-":
             return name
-    is_wikitext = form.startswith("WikiText") or (found.valid, found.test) == (217_646, 245_569)
-    if is_wikitext:
-        return "WikiText-103" if found.train > _BETWEEN else "WikiText-2"
+    if (found.valid, found.test) == (217_646, 245_569):
+        return named_after(found)
     return None
+
+
+def named_after(found: Counts) -> str:
+    """Return which of the two a text with so many training tokens is, if it is WikiText."""
+    return "WikiText-103" if found.train > _BETWEEN else "WikiText-2"
 
 
 def counts_comparison(name: str, found: Counts) -> tuple[list[str], bool]:

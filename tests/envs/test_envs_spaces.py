@@ -87,6 +87,26 @@ def test_bytes_are_shares_of_their_upper_bound():
     np.testing.assert_allclose(found, [[0.2, 0.25, 0, 7], [1, 1, 0, 255]], rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("shape", "channels_last"),
+    [
+        ((84, 84, 3), True),
+        ((4, 84, 84), False),
+        ((7, 7, 20), True),
+        ((12, 8, 8), False),
+        ((210, 160, 3), True),
+        ((3, 210, 160), False),
+        ((9, 9, 9), False),
+    ],
+)
+def test_a_picture_s_channels_are_its_first_axis_for_the_network(shape, channels_last):
+    frames = frame_format(Box(0, 255, shape, np.uint8))
+    batch = np.arange(2 * np.prod(shape)).reshape(2, *shape).astype(np.uint8)
+    expected = np.moveaxis(batch, -1, 1) if channels_last else batch
+    assert frames.shape == expected.shape[1:]
+    np.testing.assert_array_equal(frames.convert(batch), expected)
+
+
 def test_what_stands_inside_is_named():
     with pytest.raises(ValueError, match=r"Dict\(.*, with Text\(.*\) inside, which are not"):
         frame_format(Dict(says=Text(5), at=Discrete(3)))

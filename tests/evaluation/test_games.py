@@ -148,6 +148,10 @@ def test_eighteen_actions_under_machado():
     assert [game.repeat for game in evaluation.episodes] == [0, 0, 1, 1]
     assert {(game.cut, game.agent_steps) for game in evaluation.episodes} == {(True, 5)}
     assert evaluation.max_frames == 80 and evaluation.summary()["cut_episodes"] == 4
+    with pytest.raises(ValueError, match=r"unknown action mode 'greedy'.*argmax, sampled"):
+        play(network, options, 0, plan, "greedy")
+    with pytest.raises(ValueError, match="--episodes must be at least 1, not 0"):
+        play(network, options, 0, replace(plan, episodes=0), "sampled")
     few = replace(options, protocol="full-game")
     with pytest.raises(ValueError, match="18 actions and Qbert offers 6"):
         check_plays(network, few, plan)

@@ -124,8 +124,13 @@ def test_one_run_a_game_has_no_interval():
     assert levels.value.tolist() == [1.0, 0.5] and np.isnan([levels.low, levels.high]).all()
 
 
+def test_one_run_in_one_of_the_games_leaves_the_interval_unknown():
+    found = estimate(mean, {"a": [100.0], "b": [0.5, 0.6]})
+    assert found.value == pytest.approx(50.275) and np.isnan([found.low, found.high]).all()
+
+
 def test_games_may_have_different_numbers_of_runs():
-    one = estimate(mean, {"a": [1.0], "b": [1.0, 3.0]}, resamples=2_000)
+    one = estimate(mean, {"a": [1.0, 1.0, 1.0], "b": [1.0, 3.0]}, resamples=2_000)
     assert one.value == 1.5 and (one.low, one.high) == (1.0, 2.0)
 
 
@@ -192,3 +197,9 @@ def test_scores_that_cannot_be_compared_are_refused():
         estimate(probability_of_improvement, {"a": [1.0]}, {"b": [1.0]})
     with pytest.raises(ValueError, match="at least one score"):
         estimate(mean, {"a": []})
+    with pytest.raises(ValueError, match="a score of b is not finite"):
+        estimate(mean, {"a": [1.0, 2.0], "b": [1.0, np.nan]})
+    with pytest.raises(ValueError, match=r"confidence must .*\(0, 1\).*95"):
+        estimate(mean, {"a": [1.0, 2.0]}, confidence=95)
+    with pytest.raises(ValueError, match="resamples must be at least 1"):
+        estimate(mean, {"a": [1.0, 2.0]}, resamples=0)

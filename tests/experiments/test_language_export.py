@@ -1,9 +1,14 @@
-"""The model card of an exported language model is about its own weights."""
+"""Files of language models: an export is of one model, samples of a resumed run are there once."""
 
 import json
+import re
 
+import pytest
+from forks import Program
 from small_texts import TEXT, plain
 
+from fastweights.experiments.language_model.run import SAMPLES
+from fastweights.experiments.language_model.saved import open_model
 from fastweights.experiments.learning import RESULT_FILE
 from fastweights.launch import wikitext103
 
@@ -25,3 +30,43 @@ def test_an_export_of_other_weights_has_no_results(tmp_path):
         assert wikitext103.main(["export", str(path), str(out)]) == 0
         card = (out / "README.md").read_text()
         assert (shown in card, "None of these weights." in card) == (has_results, not has_results)
+
+
+def test_new_files_of_an_export_do_not_meet_the_weights_before(tmp_path, capsys):
+    """The vocabulary cannot be written: the folder then holds no model, not a mixed one."""
+    text = plain(tmp_path / "text", "wiki.{}.tokens", {split: 6 * TEXT[split] for split in TEXT})
+    where = ("--data", str(text), "--cache", str(tmp_path / "cache"), "--savedir", str(tmp_path))
+    assert wikitext103.main([*TINY, *where, "--xpid", "a"]) == 0
+    command = ["export", str(tmp_path / "a"), str(tmp_path / "out")]
+    assert wikitext103.main(command) == 0
+    (tmp_path / "out" / "vocabulary.json").unlink()
+    (tmp_path / "out" / "vocabulary.json").mkdir()
+    with pytest.raises(SystemExit):
+        wikitext103.main(command)
+    assert "vocabulary.json" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "model.safetensors").exists()
+    (tmp_path / "out" / "vocabulary.json").rmdir()
+    assert wikitext103.main(command) == 0
+    assert open_model(tmp_path / "out").step == open_model(tmp_path / "a").step
+
+
+AFTER_A_SAMPLE = """
+import os, sys
+from fastweights.experiments.language_model import run
+from fastweights.launch import wikitext103
+sample = run.sample
+run.sample = lambda *given: os._exit(len(sample(*given)) and 9)
+wikitext103.main(sys.argv[1:])
+"""
+
+
+def test_a_run_that_was_killed_after_a_sample_has_it_once(tmp_path):
+    text = plain(tmp_path / "text", "wiki.{}.tokens", {split: 6 * TEXT[split] for split in TEXT})
+    where = ("--data", text, "--cache", tmp_path / "cache", "--savedir", tmp_path, "--xpid", "a")
+    words = (*TINY, *where, "--sample-length", 9)
+    assert Program(AFTER_A_SAMPLE, *words).end().returncode == 9
+    once = (tmp_path / "a" / SAMPLES).read_text()
+    assert once.startswith("--- update 1\n")
+    assert wikitext103.main(["--resume", str(tmp_path / "a")]) == 0
+    found = (tmp_path / "a" / SAMPLES).read_text()
+    assert re.findall("--- update (.*)", found) == ["1", "2"] and found.startswith(once)

@@ -9,6 +9,8 @@ from fastweights.launch import atari as train_command
 from fastweights.training import preset
 from tests.launch.test_own_cores import CORE, SOURCE
 
+LITTLE = ("--num-threads", 1, "--num-envs", 2, "--batch-size", 2, "--unroll-length", 5)
+
 
 def test_kinds_of_one_class_keep_a_preset_s_sizes(own_module):
     own_module("users_memory", SOURCE + 'twin = alone(Fading, "Fading sum", Sizes(rate=0.7))')
@@ -40,6 +42,56 @@ def test_a_value_error_of_a_constructor_says_where(own_module):
     import_core(CORE)
     with pytest.raises(ValueError, match=r"invalid literal .* \(users_memory.py, line \d+\)"):
         build_core(CORE, 3)
+
+
+def of_state(fresh: str, after: str) -> str:
+    """Return the module with another form of state."""
+    source = SOURCE.replace(
+        "class Sum(", "class Pair(NamedTuple):\n    a: tuple\n    b: Tensor\n\n\nclass Sum("
+    )
+    source = source.replace("return Sum(self.w", "zero = Sum(self.w").replace(
+        "self.output_size))", f"self.output_size))\n        return {fresh}", 1
+    )
+    first = "return state if isinstance(state, Tensor) else first(state[0])"
+    source = source.replace("state.sum", "first(state)").replace("Sum(total)", after)
+    return f"{source}\n\ndef first(state):\n    {first}\n"
+
+
+@pytest.mark.parametrize(
+    ("fresh", "after", "shown"),
+    [
+        ("(zero, zero)", "(Sum(total), Sum(total))", [["sum"], ["sum"]]),
+        ("Pair(zero, zero.sum)", "Pair(Sum(total), total)", [["a_sum", "b"]]),
+    ],
+)
+def test_states_of_several_parts_are_shown(fresh, after, shown, own_module):
+    own_module("users_memory", of_state(fresh, after))
+    import_core(CORE)
+    core = build_core(CORE, 3)
+    layers = core.inspect(torch.ones(2, 3), core.initial_state(2))
+    assert [list(layer) for layer in layers] == shown
+    y, _ = core.step(torch.ones(2, 3), core.initial_state(2))
+    for layer in layers:
+        for tensor in layer.values():
+            torch.testing.assert_close(tensor, y)
+
+
+def test_a_plain_tuple_of_tensors_is_refused(own_module):
+    own_module("users_memory", of_state("(zero.sum,)", "(total,)"))
+    import_core(CORE)
+    with pytest.raises(ValueError, match="is a plain tuple of tensors: return a NamedTuple"):
+        build_core(CORE, 3)
+
+
+def test_dropout_in_an_agent_s_memory_is_noted(own_module, tmp_path, caplog):
+    source = SOURCE.replace("+ self.write(x)", "+ self.drop(self.write(x))")
+    source = source.replace(
+        "self.write = nn", "self.drop = nn.Dropout(0.25)\n        self.write = nn"
+    )
+    own_module("users_memory", source)
+    words = ("--env", "Catch", "--total-steps", "60", "--core-width", "8", "--savedir", tmp_path)
+    assert train_command.main([*map(str, ("--core", CORE, *words, *LITTLE))]) == 0
+    assert "core users_memory:fading has dropout" in caplog.text
 
 
 def test_a_number_of_its_own_may_be_0(own_module):

@@ -56,8 +56,10 @@ def test_the_card_says_what_it_is_and_what_it_scores(trained, exported):
     (played,) = evaluations_in(trained).values()
     summary, digits = played.summary(), 1 if played.summary()["score_mean"] >= 10 else 2
     score = f"{summary['score_mean']:,.{digits}f} ± {summary['score_std']:,.{digits}f}"
-    row = f"2 x 3 | {score} a full game | 2 repeats |"
-    for expected in ("rdn on CartPole-v1", "agent steps of training, seed 1. All", row):
+    row = f"2 x 3 | {played.seed} | {score} a full game | 2 repeats |"
+    commit = (open_agent(trained).payload["git"] or {}).get("commit")  # none outside a checkout
+    code = f" The code was at revision {commit}. All options" if commit else " seed 1. All options"
+    for expected in ("# rdn on CartPole-v1", "agent steps of training, seed 1.", code, row):
         assert expected in card
 
 
@@ -68,17 +70,18 @@ def test_the_card_says_what_it_is_and_what_it_scores(trained, exported):
 def test_the_card_names_what_taught_the_agent(objective, said, tag):
     flags = RunOptions().to_dict() | {"objective": objective, "core": "rdn", "env": "Pong"}
     card = model_card({"flags": flags, "model_state_dict": {}, "step": 5})
-    assert f"trained by {said}:" in card and f"\n- {tag}\n" in card
+    assert f"trained by {said} on Pong:" in card and f"\n- {tag}\n" in card
 
 
 def test_the_card_s_command_names_the_modules_of_the_game_and_the_memory():
-    own = {"env": "recall:Recall-v0", "core": "mine:decay"}
+    own = {"env": "recall:Recall-v0", "core": "mine:decay", "env_options": ("delay=8",)}
     card = model_card(
         {"flags": RunOptions().to_dict() | own, "model_state_dict": {}, "step": 5},
         [evaluation(*PLAIN, changed_options={"delay": 9})],
     )
     command = "fastweights evaluate PATH_TO_THIS_FOLDER --env recall:Recall-v0 --core mine:decay"
-    assert f"\n    {command}\n" in card and "| full-game, delay 9 |" in card
+    assert " on recall:Recall-v0 delay=8: " in card and f"\n    {command}\n" in card
+    assert "| full-game, delay 9 |" in card
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,8 @@ def test_the_command_names_what_it_does_not_use(tmp_path, capsys):
     assert note in capsys.readouterr().err
     assert train(tmp_path, "other", *GROUPS, "--env-groups", 3, *once) == 0
     assert "note:" not in capsys.readouterr().err
+    assert train(tmp_path, "more", *GROUPS, "--env-groups", 9, *once) == 0
+    assert "note: --env-groups 9 makes 4 groups, one for each" in capsys.readouterr().err
     assert train(tmp_path, "last", "--objective", "ppo", "--bptt", 5, *once, *UNKEPT) == 0
     notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
     assert len(notes) == 3

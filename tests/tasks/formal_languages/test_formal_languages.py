@@ -311,7 +311,12 @@ def test_a_counter_that_never_resets_scores_as_the_published_linear_transformer(
         ("abab", (5, 7), "its sizes are 4, 8, 12, ..."),
         ("missing_duplicate", (3, 3), "its sizes are 2, 4, 6, ..."),
         ("modular_arithmetic", (2, 2), "has no strings of sizes 2 to 2: its sizes are 1, 3, 5"),
-        ("parity", (5, 2), "--sizes must be two, the smaller first and above 0, not 5 2"),
+        (
+            "parity",
+            (5, 2),
+            "--sizes must be two, the smaller first, above 0 and at most 1,000,000, not 5 2",
+        ),
+        ("parity", (2, 10**7), "at most 1,000,000, not 2 10000000"),
         ("parity", (0, 2), "not 0 2"),
         ("parity", (2, 10**9), "not 2 1000000000"),
     ],

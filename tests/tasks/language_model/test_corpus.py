@@ -63,6 +63,17 @@ def test_the_vocabulary_is_the_published_one(tmp_path):
     assert of_all.vocabulary.types[:4] == ["<eos>", "z", "b", "a"]
 
 
+def test_names_of_files_do_not_decide_the_vocabulary(tmp_path):
+    text = {"train": "a b a\n", "valid": "z\n", "test": "a\n"}
+    named, other = (
+        read(plain(tmp_path / f"text{len(name)}", name, text), tmp_path / "cache", min_count=1)
+        for name in ("wiki.{}.tokens", "{}.txt")
+    )
+    assert named.vocabulary.types == other.vocabulary.types
+    assert "z" not in named.vocabulary.types
+    assert (named.published_name, other.published_name) == ("WikiText-2", None)
+
+
 def test_rare_words_of_raw_text_are_unknown(tmp_path):
     """As in WikiText, words below 3 occurrences are unknown; `<unk>` is sorted by its count."""
     text = {"train": "a a a b b b b c c d\n", "valid": "c b e\n", "test": "a\n"}
@@ -89,10 +100,10 @@ def test_counts_are_compared_with_the_published_ones(tmp_path):
     assert f"found {found.counts.train:,}, expected 2,088,628: NOT as published" in lines[0]
     assert counts_comparison("WikiText-103", PUBLISHED["WikiText-103"])[1]
     held_out = Counts(1000, 217_646, 245_569, 10)
-    assert recognised("/data/x", "Transformer-XL's names", held_out) == "WikiText-2"
-    assert recognised("/data/wikitext-103-v1", "Parquet", Counts(1, 1, 1, 1)) == "WikiText-103"
-    assert recognised("/data/wikitext-2024", "one file", Counts(1, 1, 1, 1)) is None
-    assert recognised("/wikitext-2/notes", "one file", Counts(1, 1, 1, 1)) is None
+    assert recognised("/data/x", held_out) == "WikiText-2"
+    assert recognised("/data/wikitext-103-v1", Counts(1, 1, 1, 1)) == "WikiText-103"
+    assert recognised("/data/wikitext-2024", Counts(1, 1, 1, 1)) is None
+    assert recognised("/wikitext-2/notes", Counts(1, 1, 1, 1)) is None
 
 
 def test_shares_that_differ_a_little_are_different_texts(tmp_path):

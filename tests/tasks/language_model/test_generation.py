@@ -49,6 +49,7 @@ def test_what_is_left_out_is_never_drawn():
     assert drawn(top_p=0.81) == {0, 1, 2}
     assert drawn(top_p=0.01) == {0}
     assert drawn(temperature=0.0) == {0}
+    assert drawn(temperature=1e-40) == {0}
     counts = [draw(logs, Sampling(temperature=0.25), generator) for _ in range(400)]
     share = 0.5**4 / sum(p**4 for p in (0.5, 0.3, 0.15, 0.05))
     assert counts.count(0) / 400 == pytest.approx(share, abs=0.06)
