@@ -30,6 +30,14 @@ def test_the_log_says_how_far_the_policy_moved(tmp_path):
     assert all(0 <= share <= 1 for share in logs["clip_fraction"])
 
 
+def test_a_game_is_counted_once_however_often_its_batch_is_used(tmp_path):
+    """A game of Catch has nine steps; four environments play five of them an update."""
+    assert train(tmp_path, "reuse", *REUSE, "--total-steps", 100) == 0
+    logs = read_logs(tmp_path / "reuse")
+    assert logs["games"] == [4 * (5 * update // 9) for update in range(1, 6)]
+    assert logs["lives"] == logs["games"]
+
+
 @pytest.mark.parametrize("objective", ["vtrace", "ppo", "appo"])
 def test_asynchronous_runs_reuse_batches_too(objective, tmp_path):
     options = [*REUSE, *GROUPS, "--objective", objective]
