@@ -1,6 +1,7 @@
 """The asynchronous schedule on a CPU: where it equals lockstep, and its failures."""
 
 import dataclasses
+import itertools
 import re
 import statistics
 import threading
@@ -13,6 +14,8 @@ import small_runs
 import torch
 from small_runs import GROUPS, assert_same_run, logged, train, wait_until
 
+from fastweights import envs
+from fastweights.agents.actor import Actor
 from fastweights.agents.learner import Learner
 from fastweights.agents.network import Network, NetworkConfig
 from fastweights.cores import CORES
@@ -22,7 +25,7 @@ from fastweights.host.stages import Stages
 from fastweights.records.checkpoints import load_checkpoint
 from fastweights.records.log_table import read_logs
 from fastweights.training.schedules import asynchronous
-from fastweights.training.schedules.asynchronous import Asynchronous, slots
+from fastweights.training.schedules.asynchronous import Asynchronous, Group, slots
 from fastweights.training.schedules.rollout_queue import RolloutQueue
 
 RDN = ("--core", "rdn", "--core-width", 16, "--core-heads", 2, "--core-layers", 1)
@@ -224,6 +227,29 @@ def test_a_stopped_process_reports_no_stuck_thread(monkeypatch, capsys):
         source._say_who_is_stuck()
         said.append(capsys.readouterr().err)
     assert said[:4] == [""] * 4 and said[4].startswith("warning: actor 0 has been in inference")
+
+
+def test_a_rollout_has_the_version_that_acted_and_not_a_later_one(monkeypatch):
+    """New weights are published in the middle of every collection."""
+    cpu, stages = torch.device("cpu"), Stages("learner")
+    network = Network(NetworkConfig(frame_shape=(4,), num_actions=3, core="feedforward"))
+    groups = [Group(envs.make("TMaze", 2), torch.Generator())]
+    devices = {"actor_device": cpu, "learner_device": cpu}
+    source = Asynchronous(network, groups, length=2, slots=1, stages=stages, **devices)
+    collect, versions = Actor.collect, itertools.count(1)
+
+    def publish_and_collect(self, length):
+        source._store.publish(network, next(versions))
+        return collect(self, length)
+
+    monkeypatch.setattr(Actor, "collect", publish_and_collect)
+    source.publish(0)
+    acted = []
+    with source:
+        for experience in itertools.islice(source.rollouts(), 3):
+            acted.append(experience.version)
+            source.release(1)
+    assert acted == [0, 1, 2]
 
 
 class BreakingCore(Feedforward):
