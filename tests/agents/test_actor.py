@@ -95,6 +95,21 @@ def test_a_snapshot_does_not_change_when_the_games_go_on():
     assert kept["environments"]["count"].tolist() == [3, 3]
 
 
+def test_a_restored_actor_goes_on_from_the_last_action():
+    config = NetworkConfig(frame_shape=(4,), num_actions=3, core="lstm", feed_last_action=True)
+    network = Network(config)
+    one, two = (
+        Actor(network, envs.make("TMaze", 8), generator=torch.Generator().manual_seed(seed))
+        for seed in (1, 2)
+    )
+    one.collect(5)
+    two.restore(one.snapshot())
+    expected, found = (player.collect(5).rollout for player in (one, two))
+    assert expected.last_action[0].any()
+    for name in ("frame", "last_action", "action", "policy_logits"):
+        assert torch.equal(getattr(found, name), getattr(expected, name)), name
+
+
 def test_the_environment_gets_the_decision_and_the_actor_remembers_it():
     taken = []
     games = envs.make("TMaze", 8)
