@@ -9,6 +9,7 @@ import pytest
 from fastweights.agents.network import Network
 from fastweights.host.stages import Stages
 from fastweights.training.options import RunOptions
+from fastweights.training.replicas import Replicas
 from fastweights.training.schedules import asynchronous as schedules
 from fastweights.training.schedules.choice import plan_of
 from fastweights.training.seeds import TEST_SEEDS, action_seed, environment_seed
@@ -72,12 +73,13 @@ def test_a_run_at_another_step_plays_other_games(options):
     assert not np.array_equal(shown(0), shown(1600))
 
 
-def test_each_group_has_a_generator_of_its_own(monkeypatch):
-    plan, handed = plan_of(GROUPS), []
+@pytest.mark.parametrize(("replicas", "first"), [(Replicas(), 0), (Replicas(rank=1, count=2), 3)])
+def test_each_group_has_a_generator_of_its_own(replicas, first, monkeypatch):
+    plan, handed = plan_of(GROUPS, replicas), []
     monkeypatch.setattr(schedules, "Asynchronous", lambda _, groups, **how: handed.extend(groups))
     environments = list(plan.environments(1600))
     network = Network(GROUPS.network(environments[0].frame_shape, environments[0].num_actions))
     plan.source(network, environments, 1600, Stages("learner"))
     assert [group.environments for group in handed] == environments
     drawn_from = [group.generator.initial_seed() for group in handed]
-    assert drawn_from == [action_seed(1, 1600, group) for group in range(3)]
+    assert drawn_from == [action_seed(1, 1600, first + group) for group in range(3)]
