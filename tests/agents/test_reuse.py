@@ -236,12 +236,12 @@ class Stop(Exception):
     """Raised by a stage to interrupt an update."""
 
 
-@pytest.mark.parametrize("at", [1, 4, 9])
+@pytest.mark.parametrize(("epochs", "at"), [(3, 1), (3, 4), (3, 9), (1, 4)])
 @pytest.mark.parametrize("where", ["gradient", "exchange"])
-def test_a_batch_cut_short_leaves_no_trace(where, at):
-    net = network()
+def test_a_batch_cut_short_leaves_no_trace(where, epochs, at):
+    net, config = network(), LearnerConfig(**REUSE | {"epochs": epochs})
     rollout = rollout_of(net)
-    learner = Learner(net, LearnerConfig(**REUSE))
+    learner = Learner(net, config)
     learner.update(rollout)
     before = copy.deepcopy((net.state_dict(), learner.state_dict()))
     after = copy.deepcopy(net)
@@ -260,7 +260,7 @@ def test_a_batch_cut_short_leaves_no_trace(where, at):
     torch.testing.assert_close(learner.state_dict(), before[1], atol=0, rtol=0)
     learner.stage = nullcontext
     learner.update(rollout)
-    fresh = Learner(after, LearnerConfig(**REUSE))
+    fresh = Learner(after, config)
     fresh.load_state_dict(before[1])
     fresh.update(rollout)
     assert all(map(torch.equal, net.parameters(), after.parameters()))
