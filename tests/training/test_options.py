@@ -159,6 +159,9 @@ def test_a_batch_that_is_used_once_drops_the_preset_s_limit_of_reuse():
     once = ("--preset", "quick", "--epochs", "1", "--minibatches", "1")
     assert preset("quick", "rdn").learner.kl_limit is not None
     assert parsed(*once).learner.kl_limit is None
+    in_minibatches = parsed("--preset", "quick", "--epochs", "1").learner
+    assert in_minibatches.minibatches == 4
+    assert in_minibatches.kl_limit == preset("quick", "rdn").learner.kl_limit
     with pytest.raises(ValueError, match="--kl-limit ends the reuse of a batch"):
         parsed(*once, "--kl-limit", "0.5")
 
