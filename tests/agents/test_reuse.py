@@ -85,6 +85,15 @@ def test_surrogates_are_the_formulas(objective, normalize, micro_batch):
         torch.testing.assert_close(parameter.grad, wanted, atol=1e-7, rtol=1e-6)
 
 
+def test_equal_advantages_are_normalised_to_zero():
+    net = network()
+    torch.nn.init.zeros_(net.value.weight), torch.nn.init.zeros_(net.value.bias)
+    rollout = rollout_of(net)
+    unpaid = rollout._replace(reward=torch.zeros_like(rollout.reward))
+    _, logs = updated(net, unpaid, **PPO)
+    assert logs["pg_loss"] == 0 and logs["gradient_steps"] == 1
+
+
 @pytest.mark.parametrize("objective", SURROGATES)
 def test_targets_stay_those_of_the_weights_before_the_batch(objective):
     """The second pass over the whole batch has a new policy but the same targets."""
