@@ -174,6 +174,21 @@ def test_a_percentage_of_what_may_be_zero_has_no_interval():
     assert compare([sums(3, 4)], [sums(-1, 1)]).percent is None
 
 
+@pytest.mark.parametrize(
+    ("theirs", "bounded"),
+    [
+        ((-1, 3, 3), False),  # below zero if all draws are the first score: 3.7 %
+        ((-2, *[1] * 9), True),  # below zero if four draws are the first score, or more: 1.3 %
+    ],
+)
+def test_a_percentage_has_an_interval_if_its_divisor_keeps_its_sign_but_for_one_tail(
+    theirs, bounded
+):
+    """One tail of a confidence of 95 % is 2.5 % of the draws."""
+    found = compare([sums(3, 4)], [sums(*theirs)])
+    assert np.isfinite(found.percent[1:]).all() == bounded
+
+
 def test_one_entry_in_a_stratum_has_no_interval():
     found = compare([sums(3, 4), sums(5)], [sums(1, 2)])
     assert np.isnan(found.difference[1:]).all() and np.isnan(found.percent[1:]).all()
