@@ -28,8 +28,8 @@ class SelfReferentialConfig(DeltaRuleConfig):
     # softmax over so few units hardly depends on its input: queries nearly equal keys, and almost
     # nothing is written (docs/design/self_referential.md).
     input_map: str = "softmax"
-    """Feature map of each head's input: softmax (as in the published agents) or identity
-    (recommended: with softmax the core remembers little)."""
+    """Feature map of each head's input: softmax (published, remembers little) or identity
+    (recommended)."""
     # A query goes through the matrix that made it (Irie et al. 2023, appendix C.2).
     start: str = "agents"
     """Initial weights: agents (published for agents) or languages (small queries, weak writes)."""

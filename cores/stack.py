@@ -36,9 +36,9 @@ class BlocksConfig:
     width: int = 128
     """Number of units; of a stack, heads times the size of a head."""
     heads: int = 4
-    """Number of memories side by side in each layer; must divide the width."""
+    """Number of memories in each layer; divides the width."""
     feedforward: int = 512
-    """Number of hidden units of each block's feed-forward network."""
+    """Number of hidden units of feed-forward networks."""
     norm: str = "pre"
     """LayerNorm of residual blocks: pre, post, or the published legacy_pre or legacy_raw."""
     # The published language models use head_size, the other published models one.
@@ -59,8 +59,7 @@ class ConvolvedConfig(BlocksConfig):
     """Options of a stack that may begin with a short convolution over time."""
 
     convolution: int = 1
-    """Number of inputs, its own included, of a short convolution over time before the first
-    block; 1: none."""
+    """Number of inputs, its own included, of a convolution over time before the blocks; 1: none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +82,9 @@ class DeltaRuleConfig(StackConfig):
 
     # Grazzi et al. 2025: a write multiplies the value stored at a key of length one by 1 - beta.
     max_write_strength: int = 1
-    """Largest write strength beta, 1 or 2: the factor of its sigmoid. With 2 and the feature
-    map unit or silu_unit, a write can negate a stored value, which state tracking such as parity
-    needs."""
+    """Largest write strength beta: 1 or 2. It is the factor of beta's sigmoid. With 2 and the
+    feature map unit or silu_unit, a write can negate a stored value, which state tracking such as
+    parity needs."""
 
     def of_memory(self) -> tuple[Any, ...]:
         """Return the arguments of the memory's constructor."""
