@@ -112,7 +112,7 @@ def test_a_seed_that_the_file_does_not_have_is_left_out(tmp_path):
     assert agent.seed is None and film_title(agent) == title
     assert evaluate.main([str(tmp_path), "--export", str(tmp_path / "agent")]) == 0
     card = (tmp_path / "agent" / "README.md").read_text()
-    assert "4,800 agent steps of training. All options" in card and "seed" not in card
+    assert "4,800 agent steps of training. All options" in card and "training, seed" not in card
     assert "seed" not in json.loads((tmp_path / "agent" / "config.json").read_text())["flags"]
     assert film_title(open_agent(tmp_path / "agent")) == title
 
