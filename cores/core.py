@@ -41,9 +41,9 @@ class Core(nn.Module, abc.ABC):
     def inspect(self, x: Float[Tensor, "B D"], state: State) -> list[dict[str, Tensor]]:
         """Return the named tensors [B, ...] of one step, a dict for each layer.
 
-        The state's tensors are those after the step; of a state that is a plain tuple, each part is
-        a layer's. A core without memory has no layers. Cores add
-        the keys, gates and the like that they compute, under the names in `docs/notation.md`.
+        The state's tensors are those after the step. Each part of a plain tuple of states is a
+        layer's. A core without memory has no layers. Cores add the keys, gates and the like that
+        they compute, under the names in `docs/notation.md`.
         """
         _, after = self.step(x, state)
         layers = [after] if hasattr(after, "_fields") else after

@@ -46,10 +46,11 @@ def ignored_flags(asked: RunOptions, before: RunOptions, schedule: Schedule) -> 
 
 def notes_on_options(options: RunOptions, before: RunOptions, schedule: Schedule) -> Iterator[str]:
     """Yield a line about each option that changes nothing in this run; `before` as above."""
-    learner, default = options.learner, RunOptions()
+    learner = options.learner
     for name in ignored_flags(options, before, schedule):
         yield f"{name} has no meaning in the {schedule} schedule"
-    if schedule == "asynchronous" and default.env_groups != options.env_groups > options.num_envs:
+    too_many_groups = schedule == "asynchronous" and options.env_groups > options.num_envs
+    if too_many_groups and "env_groups" in _given(options, before):
         yield (
             f"--env-groups {options.env_groups} makes {options.num_envs} groups, one for each of "
             "--num-envs"
