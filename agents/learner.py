@@ -170,8 +170,10 @@ class Learner:
         targets = batch.targets or objective.targets(estimates, config)
         unit = self.network.config.value_scale
         policy = objective.policy_loss(estimates, targets.advantages, config).sum()
-        values = baseline_loss(estimates.value / unit, targets.value_targets / unit).sum()
-        baseline = config.baseline_cost * values
+        values = baseline_loss(
+            estimates.value / unit, targets.value_targets / unit, config.huber_delta
+        )
+        baseline = config.baseline_cost * values.sum()
         negative_entropy = entropy_loss(logits).sum()
         entropy = config.entropy_cost * negative_entropy
         losses = (policy + baseline + entropy, policy, baseline, entropy)

@@ -27,7 +27,7 @@ RANGES = {
     **dict.fromkeys(("learning_rate", "epsilon", "adam_epsilon", "baseline_cost"), NOT_NEGATIVE),
     **dict.fromkeys(("adam_beta1", "adam_beta2"), "[0, 1)"),
     **dict.fromkeys(("rho_clip", "c_clip", "pg_rho_clip"), "[0, inf]"),
-    "kl_limit": POSITIVE,
+    **dict.fromkeys(("kl_limit", "huber_delta"), POSITIVE),
     "grad_norm_clipping": "(0, inf]",
     "clip_range": "(0, 1)",
     "entropy_cost": "(-inf, inf)",
@@ -59,6 +59,9 @@ class LearnerConfig:
     grad_norm_clipping: float = 40.0  # Largest Euclidean norm of the whole gradient.
     discounting: float = 0.99  # Discount of rewards per agent step.
     baseline_cost: float = 0.5  # Weight of the value loss.
+    # Error of a value, in units of `value_scale`, beyond which its loss is linear instead of
+    # squared (Huber 1964), so that rare large returns do not dominate the gradient; None: never.
+    huber_delta: float | None = None
     entropy_cost: float = 0.01  # Weight of the policy's entropy, in nats.
     # Clipping of the rewards in the losses: abs_one (to [-1, 1]) or none; the core's input is
     # always clipped.

@@ -37,10 +37,16 @@ def clipped_surrogate_loss(
 
 
 def baseline_loss(
-    value: Float[Tensor, "T B"], targets: Float[Tensor, "T B"]
+    value: Float[Tensor, "T B"], targets: Float[Tensor, "T B"], huber_delta: float | None = None
 ) -> Float[Tensor, "T B"]:
-    """Return (target - V)^2 / 2."""
-    return 0.5 * F.mse_loss(value, targets, reduction="none")
+    """Return (target - V)^2 / 2; beyond an error e of `huber_delta`, huber_delta (|e| - delta / 2).
+
+    So no step's derivative by the value exceeds `huber_delta`.
+    Source: Huber 1964, "Robust Estimation of a Location Parameter".
+    """
+    if huber_delta is None:
+        return 0.5 * F.mse_loss(value, targets, reduction="none")
+    return F.huber_loss(value, targets, reduction="none", delta=huber_delta)
 
 
 def entropy_loss(logits: Float[Tensor, "T B A"]) -> Float[Tensor, "T B"]:

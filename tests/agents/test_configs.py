@@ -23,6 +23,7 @@ NETWORK = NetworkConfig(frame_shape=(4,), num_actions=3, core="lstm")
         (LearnerConfig(), {"micro_batch": -1}, "--micro-batch must be at least 0, not -1"),
         (LearnerConfig(), {"discounting": 2.0}, r"--discounting must lie in \[0, 1\], not 2.0"),
         (LearnerConfig(), {"kl_limit": -1.0}, "--kl-limit must be above 0, not -1.0"),
+        (LearnerConfig(), {"huber_delta": 0.0}, "--huber-delta must be above 0, not 0.0"),
         (NETWORK, {"head_init": "ortho"}, "known: torch, orthogonal"),
     ],
 )
@@ -34,4 +35,4 @@ def test_values_that_are_not_known_are_one_line(config, change, says):
 
 def test_every_number_has_a_range():
     numbers = {f.name for f in fields(LearnerConfig) if type(f.default) in (int, float)}
-    assert numbers | {"kl_limit", "micro_batch"} == set(RANGES)
+    assert numbers | {"kl_limit", "huber_delta", "micro_batch"} == set(RANGES)

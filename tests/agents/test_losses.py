@@ -52,6 +52,20 @@ def test_baseline_loss_is_half_the_square():
     torch.testing.assert_close(gradient, torch.tensor([[-3.0, -1.0]]))
 
 
+def test_huber_loss_is_linear_beyond_its_delta():
+    value = torch.tensor([[1.0, 0.0, 3.0]], requires_grad=True)
+    loss = baseline_loss(value, torch.tensor([[2.0, 20.0, -5.0]]), huber_delta=2.0)
+    torch.testing.assert_close(loss, torch.tensor([[0.5, 2 * (20 - 1.0), 2 * (8 - 1.0)]]))
+    (gradient,) = torch.autograd.grad(loss.sum(), value)
+    torch.testing.assert_close(gradient, torch.tensor([[-1.0, -2.0, 2.0]]))
+
+
+def test_a_huber_loss_that_no_error_reaches_is_half_the_square():
+    value, targets = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0))
+    equal = baseline_loss(value, targets, huber_delta=100.0)
+    torch.testing.assert_close(equal, baseline_loss(value, targets), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("actions", [2, 18])
 def test_entropy_loss_is_lowest_where_the_policy_is_uniform(actions):
     loss = entropy_loss(torch.zeros(1, 1, actions))

@@ -326,3 +326,24 @@ def test_a_unit_of_values_scales_head_and_loss_and_not_the_policy():
     torch.testing.assert_close(logs["baseline_loss"], 16 * logs_scaled["baseline_loss"])
     torch.testing.assert_close(logs["explained_variance"], logs_scaled["explained_variance"])
     assert one.value.weight.grad.norm() > 0 and two.value.weight.grad.norm() > 0
+
+
+def test_the_huber_loss_bounds_values_in_their_unit_and_leaves_the_policys_loss():
+    net = network("feedforward")
+    rollout = rollout_of(net)
+    with torch.no_grad():
+        net.value.bias.add_(100)  # errors up to about 100
+    _, squared = updated(net, rollout, **PPO)
+    _, huber = updated(net, rollout, **PPO, huber_delta=2.0)
+    torch.testing.assert_close(huber["pg_loss"], squared["pg_loss"], rtol=0, atol=0)
+    targets, _ = literal_targets("ppo", net, rollout)
+    error = (targets - probabilities(net, rollout)[2][:-1]).abs()
+    assert error.min() < 2 < error.max()
+    bounded = torch.where(error <= 2, error**2 / 2, 2 * (error - 1))
+    torch.testing.assert_close(huber["baseline_loss"], 0.5 * bounded.mean())
+    scaled = copy.deepcopy(net)
+    scaled.config = replace(net.config, value_scale=4.0)
+    with torch.no_grad():
+        scaled.value.weight.div_(4), scaled.value.bias.div_(4)
+    _, wider = updated(scaled, rollout, **PPO, huber_delta=0.5)  # the same error, in the unit
+    torch.testing.assert_close(huber["baseline_loss"], 16 * wider["baseline_loss"])
