@@ -84,7 +84,7 @@ class Learner:
         - `approx_kl` between the acting and the learned policy, in nats;
         - `clip_fraction` of ratios beyond the clip range;
         - `explained_variance` of the value targets, by the first pass;
-        - `gradient_steps`, their number.
+        - `gradient_steps`, their number; one that `kl_limit` shortened counts as its share.
 
         A loss or gradient that is not finite changes no weight: the rest of the batch is left out,
         and the batch is counted as refused. If a stage raises, weights, optimiser and counters are
@@ -93,29 +93,34 @@ class Learner:
         length, streams = rollout.action.shape
         with self._all_or_nothing():
             self._anneal()
-            taken, refused = self._learn(self._prepared(rollout))
+            taken, made, refused = self._learn(self._prepared(rollout))
         self.steps += length * streams * self.replicas.count
         self.updates += len(taken) > refused
         self.refused += refused
         self.refused_in_a_row = self.refused_in_a_row + 1 if refused else 0
-        return self._logs(taken, made=len(taken) - refused)
+        return self._logs(taken, made)
 
-    def _learn(self, batch: _Batch) -> tuple[list[dict[str, Tensor]], bool]:
-        """Return the sums of each gradient pass, and whether the last pass was refused."""
+    def _learn(self, batch: _Batch) -> tuple[list[dict[str, Tensor]], float, bool]:
+        """Return the sums of each gradient pass, the steps made, and whether one was refused."""
+        limit, weights = self.config.kl_limit, list(self.network.parameters())
         taken: list[dict[str, Tensor]] = []
+        before: list[Tensor] = []  # the weights before the last step, if it may be shortened
         for minibatch in self._minibatches(batch):
             sums = self._gradient(minibatch)
-            if taken and self._has_moved_too_far(sums):
-                break
+            if taken and limit is not None and _mean_kl(sums) > limit:
+                share = _share_within(limit, _mean_kl(taken[-1]), _mean_kl(sums))
+                for weight, old in zip(weights, before, strict=True):
+                    weight.data.lerp_(old, 1 - share)
+                return taken, len(taken) - 1.0 + share, False
             taken.append(sums)
             with self.stage("optimise"):
-                weights = [p for p in self.network.parameters() if p.grad is not None]
                 norm = nn.utils.clip_grad_norm_(weights, self.config.grad_norm_clipping)
                 sums["gradient_norm"] = norm
                 if not bool(torch.isfinite(norm + sums["total_loss"])):
-                    return taken, True
+                    return taken, len(taken) - 1.0, True
+                before = [] if limit is None else [weight.detach().clone() for weight in weights]
                 self.optimizer.step()
-        return taken, False
+        return taken, float(len(taken)), False
 
     def _minibatches(self, batch: _Batch) -> Iterator[_Batch]:
         """Yield the minibatches of every pass."""
@@ -251,11 +256,7 @@ class Learner:
             self.replicas.sum([squares])
         return centred / ((squares / count).sqrt() + _TINY)
 
-    def _has_moved_too_far(self, sums: dict[str, Tensor]) -> bool:
-        limit = self.config.kl_limit
-        return limit is not None and bool(sums["kl"] / sums["count"] > limit)
-
-    def _logs(self, taken: Sequence[dict[str, Tensor]], made: int) -> dict[str, Tensor]:
+    def _logs(self, taken: Sequence[dict[str, Tensor]], made: float) -> dict[str, Tensor]:
         def mean(name: str) -> Tensor:
             return torch.stack([sums[name] for sums in taken]).mean()
 
@@ -270,7 +271,7 @@ class Learner:
         if self.objective.clips:
             logs["clip_fraction"] = mean("clipped") / steps
         logs["explained_variance"] = 1 - residual / variance
-        return logs | {"gradient_steps": torch.tensor(float(made))}
+        return logs | {"gradient_steps": torch.tensor(made, dtype=torch.float32)}
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -309,6 +310,20 @@ class Learner:
         schedule = state["schedule"]
         self.steps, self.updates = schedule["steps"], schedule["updates"]
         self.refused = schedule.get("refused", 0)  # older checkpoints lack the count
+
+
+def _mean_kl(sums: dict[str, Tensor]) -> float:
+    return (sums["kl"] / sums["count"]).item()
+
+
+def _share_within(limit: float, before: float, after: float) -> float:
+    """Return the share of a step with which the KL divergence, too large after it, is at `limit`.
+
+    The divergence is taken to rise linearly. Over a first step it rises with the square, so the
+    share is smaller than it could be. The share is 1 if the divergence was above the limit before
+    the step: what a policy lag moved is no reason not to learn.
+    """
+    return 1.0 if before >= limit else (limit - before) / (after - before)
 
 
 def _optimizer(network: Network, config: LearnerConfig) -> torch.optim.Optimizer:
