@@ -39,9 +39,9 @@ def clipped_surrogate_loss(
 def baseline_loss(
     value: Float[Tensor, "T B"], targets: Float[Tensor, "T B"], huber_delta: float | None = None
 ) -> Float[Tensor, "T B"]:
-    """Return (target - V)^2 / 2; beyond an error e of `huber_delta`, huber_delta (|e| - delta / 2).
+    """Return e^2 / 2 of the error e = target - V; beyond d = `huber_delta`, d (|e| - d / 2).
 
-    So no step's derivative by the value exceeds `huber_delta`.
+    So no derivative by V exceeds `huber_delta`, which has the unit of V.
     Source: Huber 1964, "Robust Estimation of a Location Parameter".
     """
     if huber_delta is None:

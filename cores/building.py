@@ -142,5 +142,7 @@ def core_config(name: str, **changes: Any) -> Any:
         if option in LARGEST and value < 1:
             raise ValueError(f"core option {option!r} must be at least 1, not {value}")
         if option in LARGEST and value > LARGEST[option]:
-            raise ValueError(f"core option {option!r} must be at most {LARGEST[option]}")
+            raise ValueError(
+                f"core option {option!r} must be at most {LARGEST[option]}, not {value}"
+            )
     return replace(kind.config, **changes)

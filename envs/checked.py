@@ -71,10 +71,12 @@ class Checked(gymnasium.Wrapper):
     def _check_observation(self, observation: Any, method: str) -> None:
         space = self.env.observation_space
         if isinstance(space, Box):
-            array = np.asarray(observation)
+            array = _array(observation)
             if array.shape == space.shape and np.can_cast(array.dtype, space.dtype, "same_kind"):
                 return
             given = f"shape {array.shape} and kind {array.dtype}"
+            if array.dtype.kind == "O":
+                given = _short(observation)
         else:
             if self._fits(observation):
                 return
@@ -82,9 +84,19 @@ class Checked(gymnasium.Wrapper):
         raise BrokenEnvironment(_other_observation(self._name, method, given, space))
 
 
+def _array(value: Any) -> np.ndarray:
+    """Return `value` as an array, without axes and of one object if its rows differ in length."""
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError):
+        array = np.empty((), object)
+        array[()] = value
+        return array
+
+
 def _is_scalar(value: Any, kinds: str) -> bool:
     """Return whether `value` is a number without axes, of one of NumPy's kinds of dtype."""
-    array = np.asarray(value)
+    array = _array(value)
     return array.ndim == 0 and array.dtype.kind in kinds
 
 
@@ -142,7 +154,7 @@ def check_batch_of(observation: Any, space: Space, num_envs: int, method: str, n
         for part, values in pairs:
             check_batch_of(values, part, num_envs, method, name)
         return
-    array = np.asarray(observation)
+    array = _array(observation)
     if array.shape != (num_envs, *(space.shape or ())):
         given = f"shape {array.shape} for {num_envs} environments"
         raise BrokenEnvironment(_other_observation(name, method, given, space))
@@ -157,7 +169,7 @@ def check_outcomes(reward: Any, terminated: Any, truncated: Any, num_envs: int, 
         ("terminated", terminated, "biu", "truth values"),
         ("truncated", truncated, "biu", "truth values"),
     ):
-        array = np.asarray(values)
+        array = _array(values)
         if array.shape != (num_envs,) or array.dtype.kind not in kinds:
             raise BrokenEnvironment(
                 f"{name}: step() returned {what} of shape {array.shape} and kind {array.dtype}: "

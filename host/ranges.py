@@ -13,8 +13,10 @@ def check_range(name: str, value: float | None, allowed: str) -> None:
     """Raise a one-line `ValueError` if the option's value is not in the range; None passes."""
     if value is None:
         return
-    if value != value or (abs(value) == math.inf and not allowed.endswith("inf]")):
+    if value != value:
         raise ValueError(f"{flag(name)} must be a number, not {value}")
+    if abs(value) == math.inf and not allowed.endswith("inf]"):
+        raise ValueError(f"{flag(name)} must be finite, not {value}")
     if not _is_in(value, allowed):
         raise ValueError(f"{flag(name)} must {_described(allowed)}, not {value}")
 

@@ -22,7 +22,6 @@ from fastweights.evaluation import evaluations_in, model_card
 from fastweights.host import (
     UserError,
     expanded,
-    make_folder,
     one_line_errors,
     typed_command,
     user_input,
@@ -78,9 +77,9 @@ def export_safetensors(agent: SavedAgent, folder: Path) -> None:
     """Write weights, configuration and a model card into `folder`, and say how to evaluate it.
 
     Raises:
-        UserError: the folder cannot be made, or has test games of other weights.
+        UserError: the folder has test games of other weights.
+        OSError: the files cannot be written.
     """
-    make_folder(folder, "the export's folder")
     if evaluations_in(folder) and not AGENT_EXPORT.is_of(agent.payload, folder):
         games = folder / "evaluations"
         raise UserError(f"{games} has test games of other weights: move them, or name a new folder")

@@ -29,6 +29,7 @@ from fastweights.host import (
     one_of,
     typed_command,
     user_input,
+    without_new_folders,
 )
 from fastweights.launch.cli.parser import typed_options
 
@@ -64,9 +65,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for warning in (warning for run in runs for warning in run.warnings):
         print(one_line(f"warning: {warning}"), file=sys.stderr)
     folder = _folder([run.path for run in runs], options.out)
-    make_folder(folder, "--out")
-    blocks = report_sections(grouped_runs(runs), pairs, folder)
-    for path in write_report(options.title, blocks, folder):
+    with without_new_folders(folder):
+        make_folder(folder, "--out")
+        blocks = report_sections(grouped_runs(runs), pairs, folder)
+        pages = write_report(options.title, blocks, folder)
+    for path in pages:
         Console().print(one_line(f"report: {path}"), markup=False, soft_wrap=True)
     return 0
 

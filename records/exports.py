@@ -12,9 +12,16 @@ from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 
-from fastweights.host import describe_os_error, read_object, replacing, write_bytes, write_json
+from fastweights.host import (
+    describe_os_error,
+    read_object,
+    replacing,
+    without_new_folders,
+    write_bytes,
+    write_json,
+)
 from fastweights.records.checkpoints import CheckpointError
 
 VERSION = 1
@@ -52,20 +59,21 @@ class Export(NamedTuple):
             beside: contents of further files without which the model is of no use, by name.
 
         Raises:
-            OSError: the files cannot be written.
+            OSError: the files cannot be written. A folder that was missing is missing again.
         """
-        folder.mkdir(parents=True, exist_ok=True)
         weights = payload["model_state_dict"].items()
         plain = {name: weight.detach().cpu().contiguous() for name, weight in weights}
         config = {"format": self.format, "version": VERSION}
         config |= {name: payload[name] for name in self.kept}
         # With the weights, the folder is an export: earlier ones must not meet this configuration.
-        with replacing(exported_weights(folder)) as partial:
-            save_file(plain, partial, metadata={"format": "pt"})
-            exported_weights(folder).unlink(missing_ok=True)
-            write_json(folder / "config.json", config, indent=2)
-            for name, content in {**beside, "README.md": card.encode()}.items():
-                write_bytes(folder / name, content)
+        with without_new_folders(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            with replacing(exported_weights(folder)) as partial:
+                partial.write_bytes(save(plain, metadata={"format": "pt"}))
+                exported_weights(folder).unlink(missing_ok=True)
+                write_json(folder / "config.json", config, indent=2)
+                for name, content in {**beside, "README.md": card.encode()}.items():
+                    write_bytes(folder / name, content)
 
     def read(self, folder: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
         """Return the part of a checkpoint's payload that `write` wrote. Runs no code from it.

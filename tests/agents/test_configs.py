@@ -23,7 +23,7 @@ NETWORK = NetworkConfig(frame_shape=(4,), num_actions=3, core="lstm")
         (LearnerConfig(), {"micro_batch": -1}, "--micro-batch must be at least 0, not -1"),
         (LearnerConfig(), {"discounting": 2.0}, r"--discounting must lie in \[0, 1\], not 2.0"),
         (LearnerConfig(), {"kl_limit": -1.0}, "--kl-limit must be above 0, not -1.0"),
-        (LearnerConfig(), {"huber_delta": 0.0}, "--huber-delta must be above 0, not 0.0"),
+        (LearnerConfig(), {"huber_delta": 0.0}, "--huber-delta must be at least 1e-06, not 0.0"),
         (NETWORK, {"head_init": "ortho"}, "known: torch, orthogonal"),
     ],
 )

@@ -36,7 +36,7 @@ def test_ends_belong_to_square_brackets(allowed, inside, outside):
         (0, "(0, inf]", "--clip-range must be above 0 (inf: no limit), not 0"),
         (-1, SEED, "--clip-range must lie in [0, 2^31), not -1"),
         (math.nan, "[0, 1]", "--clip-range must be a number, not nan"),
-        (math.inf, "(0, inf)", "--clip-range must be a number, not inf"),
+        (math.inf, "(0, inf)", "--clip-range must be finite, not inf"),
     ],
 )
 def test_messages_name_the_flag_and_what_is_allowed(value, allowed, said):

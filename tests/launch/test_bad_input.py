@@ -148,7 +148,7 @@ def test_help_is_help(capsys):
         (["--objective", "impala"], "'impala' is none of appo, ppo, vtrace"),
         (["--value-scale", "0"], "--value-scale must be above 0"),
         (["--alpha", "2"], "--alpha must lie in [0, 1], not 2"),
-        (["--learning-rate", "inf"], "--learning-rate must be a number"),
+        (["--learning-rate", "inf"], "--learning-rate must be finite"),
         (["--grad-norm-clipping", "0"], "--grad-norm-clipping must be above 0"),
         (["--seed", "-1"], "--seed must lie in"),
         (

@@ -65,6 +65,7 @@ def reset(self, *, seed=None, options=None):
         ((), {"first": np.zeros(4, np.float32)}, "reset() returned an observation of shape (4,)"),
         ((), {"first": np.zeros((1, 3))}, "its observation_space is Box(-1.0, 1.0, (3,), float32)"),
         ((), {"first": np.zeros(3, complex)}, "shape (3,) and kind complex128"),
+        ((), {"first": [0.0, [1.0], 2.0]}, "returned an observation of [0.0, [1.0], 2.0], but its"),
         ((), {"late": 1, "wrong": np.zeros(2)}, "step() returned an observation of shape (2,)"),
         (
             (),
@@ -74,6 +75,11 @@ def reset(self, *, seed=None, options=None):
         ((), {"reward": None}, "step() returned the reward None: return one number"),
         ((), {"reward": np.ones(2)}, "step() returned the reward array([1., 1.])"),
         ((), {"reward": np.ones(1)}, "step() returned the reward array([1.]): return one number"),
+        (
+            (),
+            {"reward": [1.0, [2.0]]},
+            "step() returned the reward [1.0, [2.0]]: return one number",
+        ),
         ((), {"terminated": "no"}, "step() returned terminated = 'no': return true or false"),
         ((), {"truncated": None}, "step() returned truncated = None: return true or false"),
         ((), {"info": None}, "step() returned the info None: return a dict"),

@@ -335,7 +335,7 @@ def test_without_a_limit_a_long_gradient_is_left_alone():
         ({"evaluate_every": -1}, "--evaluate-every must be at least 0"),
         ({"solved_for": -1}, "--solved-for must be at least 0"),
         ({"learning_rate": float("nan")}, "--learning-rate must be a number"),
-        ({"learning_rate": float("inf")}, "--learning-rate must be a number"),
+        ({"learning_rate": float("inf")}, "--learning-rate must be finite"),
         ({"clip": float("nan")}, "--clip must be a number"),
         ({"average": 1.0}, r"--average must lie in \[0, 1\)"),
         ({"average": float("nan")}, "--average must be a number"),

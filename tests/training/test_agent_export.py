@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from forks import Program
 from rich.console import Console
 
 from fastweights.evaluation import GamePlan
@@ -49,6 +50,23 @@ def test_an_exported_agent_plays_the_same_games(trained, exported):
     assert (theirs.step, theirs.options) == (ours.step, ours.options)
     for name, weight in ours.network.state_dict().items():
         assert torch.equal(weight, theirs.network.state_dict()[name]), name
+
+
+TOO_SMALL = """
+import resource, sys
+from fastweights.launch import export, report
+resource.setrlimit(resource.RLIMIT_FSIZE, (15_000, 15_000))
+{"export": export, "report": report}[sys.argv[1]].main(sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize("words", [("export", "--format", "safetensors"), ("report",)])
+def test_what_does_not_fit_on_the_disk_is_one_line_and_leaves_no_folder(trained, tmp_path, words):
+    done = Program(TOO_SMALL, *words, trained, "--out", tmp_path / "new" / "folder").end()
+    assert done.returncode == 2 and done.stdout == ""
+    *notes, line = done.stderr.splitlines()
+    assert line.startswith("error: ") and line.endswith("File too large")
+    assert not any("Traceback" in note for note in notes) and not list(tmp_path.iterdir())
 
 
 def test_the_card_says_what_it_is_and_what_it_scores(trained, exported):
@@ -177,7 +195,7 @@ def test_an_export_that_breaks_off_leaves_the_one_before(trained, exported, monk
     def full(*given, **named):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("fastweights.records.exports.save_file", full)
+    monkeypatch.setattr("fastweights.records.exports.save", full)
     with pytest.raises(OSError, match="No space left"):
         AGENT_EXPORT.write(payload, exported, "another card")
     assert before == {path.name: path.read_bytes() for path in exported.iterdir() if path.is_file()}

@@ -134,7 +134,7 @@ def test_sigterm_to_every_process_still_saves(tmp_path):
         (["--num-actors", "3"], "--num-envs 4 is not a multiple of --num-actors 3"),
         (["--num-actors", "0"], "--num-actors must be at least 1"),
         (["--actor-cpus", "-1"], "--actor-cpus must be at least 0"),
-        (["--actor-cpus", "inf"], "--actor-cpus must be a number, not inf"),
+        (["--actor-cpus", "inf"], "--actor-cpus must be finite, not inf"),
         (["--num-actors", "2", "--actor-gpus", "100"], "GPUs here"),
         (["--ray-address", "nowhere"], "--ray-address takes auto or host:port"),
         (["--ray-address", "ray://host:10001"], "--ray-address takes auto or host:port"),
