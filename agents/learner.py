@@ -109,8 +109,7 @@ class Learner:
             sums = self._gradient(minibatch)
             if taken and limit is not None and _mean_kl(sums) > limit:
                 share = _share_within(limit, _mean_kl(taken[-1]), _mean_kl(sums))
-                for weight, old in zip(weights, before, strict=True):
-                    weight.data.lerp_(old, 1 - share)
+                _shorten(weights, before, share)
                 return taken, len(taken) - 1.0 + share, False
             taken.append(sums)
             with self.stage("optimise"):
@@ -324,6 +323,13 @@ def _share_within(limit: float, before: float, after: float) -> float:
     the step: what a policy lag moved is no reason not to learn.
     """
     return 1.0 if before >= limit else (limit - before) / (after - before)
+
+
+@torch.no_grad()
+def _shorten(weights: Sequence[Tensor], before: Sequence[Tensor], share: float) -> None:
+    """Go back to `share` of the way from the weights before a step to those after it."""
+    for weight, old in zip(weights, before, strict=True):
+        weight.lerp_(old, 1 - share)
 
 
 def _optimizer(network: Network, config: LearnerConfig) -> torch.optim.Optimizer:
