@@ -87,9 +87,10 @@ class Protocol:
 PROTOCOLS: dict[str, Protocol] = {
     # Scores are returns of full games; a lost life ends an episode for the learner, as published.
     "full-game": Protocol(),
-    # The published evaluation: a score is the return of one life. Two differences remain: the
-    # published wrappers draw 1 to 30 no-ops, here there are 0 to 29; and they press FIRE after the
-    # no-ops and again after each lost life, whereas ale-py presses it once a game, before them.
+    # The published evaluation: a score is the return of one life. Three differences remain: the
+    # published wrappers draw 1 to 30 no-ops, here there are 0 to 29; they press FIRE after the
+    # no-ops and again after each lost life, whereas ale-py presses it once a game, before them; and
+    # the publication sets no time limit (docs/evaluation.md).
     "published": Protocol(score="life"),
     # Recommended by Machado et al. 2018 for comparing agents.
     "machado": Protocol(
