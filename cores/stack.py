@@ -59,7 +59,8 @@ class ConvolvedConfig(BlocksConfig):
     """Options of a stack that may begin with a short convolution over time."""
 
     convolution: int = 1
-    """Number of inputs, its own included, of a convolution over time before the blocks; 1: none."""
+    """Number of inputs, its own included, of a convolution over time before the blocks (1 for
+    none)."""
 
 
 @dataclass(frozen=True, kw_only=True)
