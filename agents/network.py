@@ -26,7 +26,7 @@ class NetworkConfig:
     core: str
     core_options: tuple[tuple[str, Any], ...] = ()  # changes to the core's published defaults
     stem: str = "auto"
-    precision: str = "float32"  # of an image stem: float32 or bfloat16
+    precision: str = "float32"  # of the stem's convolutions: float32 or bfloat16
     channels_last: bool = True  # memory layout of the stem's pictures and weights
     feed_last_action: bool = False  # one-hot into the core; the published agent did not
     bptt: int | None = None  # steps that gradients reach back through the core; None: all

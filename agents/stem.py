@@ -164,7 +164,7 @@ class ImageStem(nn.Module):
         frame_shape: (C, Y, X).
         convolutions: the convolutions, without the rectifier of their output.
         output_size: F.
-        in_bfloat16: compute all layers but the norms in bfloat16, with sums in float32.
+        in_bfloat16: compute the convolutions in bfloat16, with sums in float32.
         channels_last: keep channels last in memory, the fastest layout on CPUs and GPUs.
         normalized: normalise features before their ReLU, and draw all weights orthogonal.
     """
@@ -192,8 +192,7 @@ class ImageStem(nn.Module):
         with torch.autocast(frame.device.type, torch.bfloat16, enabled=self.in_bfloat16):
             # Rectified last, in the order of memory that the gradient has: faster than strided.
             features = F.relu(self.convolutions(frame).flatten(1))
-            projected = self.project(features)
-        return F.relu(self.norm(projected.to(self.project.weight.dtype)))
+        return F.relu(self.norm(self.project(features.to(self.project.weight.dtype))))
 
 
 @torch.no_grad()
@@ -266,7 +265,7 @@ def build_stem(
             or `auto`.
         frame_shape: (C, Y, X) of pictures, or (N,) of vectors.
         output_size: number of features.
-        precision: float32 or bfloat16, of the layers over pictures, but for norms.
+        precision: float32 or bfloat16, of the convolutions only.
         channels_last: memory layout of the convolutions' weights and outputs.
 
     Raises:

@@ -102,7 +102,7 @@ def check_packages(is_there: Callable[[str], object] = find_spec) -> None:
 
 
 def _in_float32(network: Network) -> Network:
-    """Return a copy that computes pictures in float32, not in bfloat16, which is for speed."""
+    """Return a copy that computes convolutions in float32, not in bfloat16, which is for speed."""
     exact = Network(replace(network.config, precision="float32"))
     exact.load_state_dict(network.state_dict())
     return exact

@@ -36,8 +36,8 @@ class RunOptions(CoreSizes):
     normalised), shallow_centred (the same with filters that sum to 0), shallow_soft_centred (a
     quarter of their sums kept) or mlp (for vectors); see docs/design/stems.md."""
     precision: str = "auto"
-    """Precision of an image stem: float32, bfloat16, or auto (bfloat16 where all devices multiply
-    it in hardware)."""
+    """Precision of the stem's convolutions: float32, bfloat16, or auto (bfloat16 where all devices
+    multiply it in hardware)."""
     channels_last: bool = True
     """Store the stem's pictures with channels last, the fastest layout for convolutions."""
     kernels: str = "auto"
