@@ -60,16 +60,10 @@ def afternoon(core: str) -> RunOptions:
     """Return options for about an hour of one CPU core: `quick`, longer, with more exploration.
 
     Credit reaches back further, too: with 0.95 some runs on Pong stand still for a million agent
-    steps, in games that repeat. Rare large returns, such as those of a cleared board of Qbert, do
-    not dominate the gradient (docs/results/afternoon).
+    steps, in games that repeat (docs/results/afternoon).
     """
     options = quick(core)
-    longer = {
-        "total_steps": 2_500_000,
-        "entropy_cost": 0.01,
-        "gae_lambda": 0.97,
-        "huber_delta": 1.0,
-    }
+    longer = {"total_steps": 2_500_000, "entropy_cost": 0.01, "gae_lambda": 0.97}
     return replace(options, learner=replace(options.learner, **longer), checkpoint_minutes=10.0)
 
 
