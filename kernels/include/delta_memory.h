@@ -144,6 +144,11 @@ struct MemoryReplay : PendingMatrix<T, PK, PV> {
     this->matrix.load_transposed(from, values, keys, row_stride);
   }
 
+  void start(const Matrix<T, PK, PV>& from, int64_t keys, int64_t values) {
+    Base::start(values, keys);
+    this->matrix = from;
+  }
+
   // What is left of W_{t-1} times the numbers along its values, of each read; then
   // W_t = W_{t-1} + k u^T.
   template <size_t N, class Keep = Whole>
@@ -151,16 +156,6 @@ struct MemoryReplay : PendingMatrix<T, PK, PV> {
                       Keep keep = {}) {
     sweep<T, PK, 1, N>(this->matrix.row, this->rows, {{this->pending(keep)}}, reads, keep);
     this->leave(u, k);
-  }
-
-  // The sum of W's products with another matrix, whose rows are keys.
-  T inner(const T* other, int64_t row_stride) const {
-    T total = T(0);
-    for (int64_t i = 0; i < this->lanes; i++)
-      for (int64_t j = 0; j < this->rows; j++)
-        total += other[i * row_stride + j] *
-                 (this->matrix.row[j][i] + this->pending_along[j] * this->pending_row[i]);
-    return total;
   }
 };
 

@@ -53,15 +53,17 @@ constexpr int chains(int parts, int writes, int reads) {
   return count;
 }
 
-// The body of `sweep`, below.
-template <class T, int P, size_t W, size_t R, class Keep>
+// The body of `sweep`, below. With kMoves the results go to other rows, and `matrix` stays.
+template <bool kMoves = false, class T, int P, size_t W, size_t R, class Keep>
 FW_INLINE void sweep_inline(Row<T, P>* __restrict matrix, int64_t rows,
                             const std::array<Write<T, P>, W>& writes,
-                            const std::array<Read<T, P>, R>& reads, Keep keep) {
+                            const std::array<Read<T, P>, R>& reads, Keep keep,
+                            Row<T, P>* __restrict other = nullptr) {
   using Part = typename Row<T, P>::Part;
   constexpr int kAll = Row<T, P>::kParts;
   constexpr int kBlock = parts_at_once(kAll, int(W + R));
   constexpr int kChains = chains(kBlock, int(W), int(R));
+  Row<T, P>* const to = kMoves ? other : matrix;
 
   for (int first = 0; first < kAll; first += kBlock) {
     Part sums[R ? R : 1][kChains][kBlock] = {};
@@ -70,7 +72,7 @@ FW_INLINE void sweep_inline(Row<T, P>* __restrict matrix, int64_t rows,
         Part m = faded(matrix[j].part[first + i], keep);
         for (size_t w = 0; w < W; w++)
           m = add_product(m, writes[w].row.part[first + i], writes[w].along[j]);
-        if (W) matrix[j].part[first + i] = m;
+        if (W) to[j].part[first + i] = m;
         for (size_t r = 0; r < R; r++) sums[r][chain][i] += m * reads[r].along[j];
       }
     };
@@ -107,6 +109,14 @@ FW_INLINE void sweep(Row<T, P>* __restrict matrix, int64_t rows,
     sweep_apart(matrix, rows, writes, reads, keep);
   else
     sweep_inline(matrix, rows, writes, reads, keep);
+}
+
+// As `sweep`, but leaves the matrix as it is: what fades and is written goes to the rows `to`.
+template <class T, int P, size_t W, size_t R, class Keep>
+FW_APART void sweep_to(Row<T, P>* __restrict to, Row<T, P>* __restrict from, int64_t rows,
+                       const std::array<Write<T, P>, W>& writes,
+                       const std::array<Read<T, P>, R>& reads, Keep keep) {
+  sweep_inline<true>(from, rows, writes, reads, keep, to);
 }
 
 // M along, for a row `along`: each row's sum of products, without a transposed copy of M. Reads all

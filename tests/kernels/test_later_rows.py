@@ -7,12 +7,10 @@ from fastweights.kernels import backend
 from fastweights.kernels.machinery.example import Example, make
 from fastweights.kernels.registry import OPERATIONS
 
-# These kernels pass over time twice and recompute no earlier state. The decay's gradient is a sum
-# of differences (kernels/gated_delta_rule/backward.md).
+# These kernels pass over time twice and recompute no earlier state.
 TWICE = [
     f"{gated}{rule}" for rule in ("linear_attention", "delta_rule") for gated in ("", "gated_")
 ]
-BUT = "log_decay"
 
 
 def gradients_of_earlier_rows(case: Example, dtype: torch.dtype, name: str) -> list[torch.Tensor]:
@@ -20,8 +18,7 @@ def gradients_of_earlier_rows(case: Example, dtype: torch.dtype, name: str) -> l
     leaves = [tensors[i].requires_grad_() for i in case.operation.signature.differentiable]
     with backend(name):
         y, *_ = case.run(tensors)
-    named = zip(case.operation.signature.inputs, leaves, strict=False)
-    inputs = [leaf for argument, leaf in named if argument.name != BUT]
+    inputs = leaves[: len(case.operation.signature.inputs)]
     return [grad[:-1] for grad in torch.autograd.grad(y[:-1].sum(), inputs)]
 
 
