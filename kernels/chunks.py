@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 CHUNK = 32
+FORGETS = -1e4  # a log_decay whose exponential is zero in any precision
 
 
 class Chunk(NamedTuple):
@@ -88,6 +89,11 @@ def fading(log_decay: Float[Tensor, "B H C"]) -> Fading:
     later = torch.ones(rows, rows, dtype=torch.bool, device=log_decay.device).tril(-1)
     between = keep_where(later, log_decay.unsqueeze(-1).expand(*log_decay.shape, rows)).cumsum(-2)
     return Fading(log_decay.cumsum(-1).exp().unsqueeze(-1), between.exp())
+
+
+def finite_if_forgetting(log_decay: Float[Tensor, "T B H"]) -> Float[Tensor, "T B H"]:
+    """Return the decays with `FORGETS` for -inf, which spoils nothing; gradients are zero there."""
+    return log_decay.clamp(min=FORGETS)
 
 
 class Spoilt(NamedTuple):

@@ -13,7 +13,14 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from fastweights.kernels.chunks import Chunk, fading, keep_where, loop_over_chunks, read_live
+from fastweights.kernels.chunks import (
+    Chunk,
+    fading,
+    finite_if_forgetting,
+    keep_where,
+    loop_over_chunks,
+    read_live,
+)
 from fastweights.kernels.delta_rule.chunked import solve
 from fastweights.kernels.delta_rule.reference import DeltaRuleState
 
@@ -51,6 +58,6 @@ def unroll(
     state: DeltaRuleState,
 ) -> tuple[Float[Tensor, "T B H V"], DeltaRuleState]:
     """Unroll; equals a loop of `reference.step`."""
-    inputs = (q, k, v, beta, log_decay)
+    inputs = (q, k, v, beta, finite_if_forgetting(log_decay))
     y, weights = loop_over_chunks(step, inputs, is_first, state.fast_weights, empty=v)
     return y, DeltaRuleState(weights)

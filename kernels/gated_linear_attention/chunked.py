@@ -11,7 +11,14 @@ Source: Yang et al. 2024 (Gated linear attention), section 4; masks and decays: 
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from fastweights.kernels.chunks import Chunk, fading, keep_where, loop_over_chunks, read_live
+from fastweights.kernels.chunks import (
+    Chunk,
+    fading,
+    finite_if_forgetting,
+    keep_where,
+    loop_over_chunks,
+    read_live,
+)
 from fastweights.kernels.linear_attention.reference import LinearAttentionState
 
 
@@ -35,6 +42,6 @@ def unroll(
     state: LinearAttentionState,
 ) -> tuple[Float[Tensor, "T B H V"], LinearAttentionState]:
     """Unroll; equals a loop of `reference.step`."""
-    inputs = (q, k, v, log_decay)
+    inputs = (q, k, v, finite_if_forgetting(log_decay))
     y, weights = loop_over_chunks(step, inputs, is_first, state.fast_weights, empty=v)
     return y, LinearAttentionState(weights)

@@ -82,3 +82,15 @@ def test_a_nan_value_in_a_row_outside_the_loss(name):
     case.tensors[names.index("v")][27] = float("nan")
     found = gradient_of_decay(case, "cpu", torch.float64, weights)
     torch.testing.assert_close(found[:25], right[:25], atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("backend", ["chunked", "cpu"])
+def test_a_decay_of_minus_infinity_forgets(name, backend):
+    case = call(name, 40)
+    log_decay = case.tensors[len(case.operation.signature.inputs) - 1]
+    log_decay[[0, 5, 33], :2] = -torch.inf
+    log_decay[20] = -torch.inf
+    right = truth(case)
+    assert right["y"].isfinite().all()
+    with kernels.backend(backend):
+        assert_agree(case.run_with_gradients(), right, 1e-11)
