@@ -104,9 +104,11 @@ class Plan:
 def _may_be_negated(tensor: Tensor) -> bool:
     """Return whether a tensor with these strides can be a part of complex numbers.
 
-    Like `z.conj().imag` it may be stored with the other sign, which its strides do not tell.
+    Like `z.conj().imag` it may be stored with the other sign, which its strides do not tell. An axis
+    of size 1 may have any stride.
     """
-    return all(step % 2 == 0 for step in tensor.stride())
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return all(step % 2 == 0 for size, step in steps if size > 1)
 
 
 def _without_gaps(tensors: Sequence[Tensor], gaps: Sequence[int]) -> list[Tensor]:
