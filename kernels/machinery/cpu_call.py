@@ -104,8 +104,8 @@ class Plan:
 def _may_be_negated(tensor: Tensor) -> bool:
     """Return whether a tensor with these strides can be a part of complex numbers.
 
-    Like `z.conj().imag` it may be stored with the other sign, which its strides do not tell. An axis
-    of size 1 may have any stride.
+    Like `z.conj().imag` it may be stored with the other sign, which its strides do not tell. An
+    axis of size 1 may have any stride.
     """
     steps = zip(tensor.shape, tensor.stride(), strict=True)
     return all(step % 2 == 0 for size, step in steps if size > 1)
@@ -174,6 +174,8 @@ class CpuKernel:
         for axis in self.head_axes:
             if request.sizes[axis] > self.widest:
                 return f"head size {axis} = {request.sizes[axis]} is above {self.widest}"
+            if request.sizes[axis] == 0:
+                return f"head size {axis} is 0"
         try:
             self.library(request.dtype, request.sizes)
         except (cpu_build.BuildError, OSError) as error:

@@ -216,10 +216,11 @@ class Operation:
         try:
             call = backend, threads, wants_gradient(tensors), *chosen
             key = (*call, *map(_kind, tensors), *map(_strides, tensors))
+            prepared = self.prepared.get(key, _UNKNOWN)
         except (AttributeError, TypeError):
             self.signature.check_tensors(tensors)
+            self._check_options(dict(zip(self.signature.options, chosen, strict=True)))
             raise
-        prepared = self.prepared.get(key, _UNKNOWN)
         if prepared is _UNKNOWN:
             prepared = self._prepare(key, tensors, chosen)
         if prepared is None:

@@ -213,14 +213,23 @@ class Signature:
             bound.apply_defaults()
             args, options = list(bound.arguments.values())[:expected], bound.arguments
         chosen = [options.get(name, default) for name, default in defaults] if defaults else []
-        if not isinstance(args[count + 1], tuple):
-            self._refuse_state(args[count + 1])
+        state = args[count + 1]
+        if not isinstance(state, tuple) or len(state) != len(self.state):
+            self._refuse_group("state", state)
         if expected == count + 2:
-            return [*args[:-1], *args[-1]], chosen
+            return [*args[:-1], *state], chosen
         weights: list[Any] = []
-        for group in args[count + 2 :]:
-            weights.extend((group,) if isinstance(group, Tensor) else group)
-        return [*args[:count], *weights, args[count], *args[count + 1]], chosen
+        for (name, size), group in zip(self._groups, args[count + 2 :], strict=True):
+            if size and (not isinstance(group, (tuple, list)) or len(group) != size):
+                self._refuse_group(name, group)
+            weights.extend(group if size else (group,))
+        return [*args[:count], *weights, args[count], *state], chosen
+
+    @cached_property
+    def _groups(self) -> list[tuple[str, int]]:
+        """Each parameter that holds weights, with its number of fields: 0 for a single tensor."""
+        fields = (getattr(self._hints[name], "_fields", ()) for name in self.weight_parameters)
+        return list(zip(self.weight_parameters, map(len, fields), strict=True))
 
     @cached_property
     def _call_shape(self) -> tuple[int, int, list[tuple[str, Any]]]:
@@ -304,12 +313,12 @@ class Signature:
                 kind = type(tensor).__name__
                 raise TypeError(f"{self.name}: {argument.name} is a {kind}, expected a tensor")
 
-    def _refuse_state(self, state: Any) -> typing.NoReturn:
-        fields = ", ".join(argument.name.removeprefix("state.") for argument in self.state)
-        raise TypeError(
-            f"{self.name}: state is a {type(state).__name__}, expected "
-            f"{self._state_type.__name__}({fields})"
-        )
+    def _refuse_group(self, name: str, given: Any) -> typing.NoReturn:
+        hint, kind = self._hints[name], type(given).__name__
+        if isinstance(given, (tuple, list)):
+            kind = f"{kind} of length {len(given)}"
+        fields = ", ".join(hint._fields)
+        raise TypeError(f"{self.name}: {name} is a {kind}, expected {hint.__name__}({fields})")
 
     def _refuse(self, argument: Argument, tensor: Tensor, sizes: Sizes) -> typing.NoReturn:
         letters = ", ".join(argument.axes)

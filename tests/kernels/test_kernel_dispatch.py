@@ -159,6 +159,35 @@ def test_an_argument_that_is_no_tensor_is_named(shapes_unchecked):
         delta_rule(*inputs, weights)
 
 
+def test_a_tuple_of_another_length_is_refused(shapes_unchecked):
+    *inputs, weights = example("delta_rule", 5).tensors
+    for given in ((), (weights, weights)):
+        kind = f"tuple of length {len(given)}"
+        with pytest.raises(TypeError, match=rf"delta_rule: state is a {kind}, expected DeltaRule"):
+            OPERATIONS["delta_rule"](*inputs, given)
+
+
+def test_weights_of_another_kind_are_refused(shapes_unchecked):
+    case = example("recurrent_delta_rule", 5)
+    *call, recurrent, _, _ = case.operation.signature.unflatten(case.tensors, [None, None])
+    expected = r"expected RecurrentWeights\(query, key, value, strength\)"
+    for given, kind in ((recurrent[:3], "tuple of length 3"), (None, "NoneType")):
+        message = f"recurrent_delta_rule: recurrent is a {kind}, {expected}"
+        with pytest.raises(TypeError, match=message):
+            case.operation(*call, given)
+    case = example("lstm", 5)
+    *call, _ = case.operation.signature.unflatten(case.tensors, [])
+    with pytest.raises(TypeError, match=r"lstm: \w+ is a NoneType, expected a tensor"):
+        case.operation(*call, None)
+
+
+def test_an_option_that_is_a_list_is_named():
+    case = example("recurrent_delta_rule", 5)
+    message = r"recurrent_delta_rule: feature_map is \['softmax'\], known: softmax, "
+    with pytest.raises(ValueError, match=message):
+        Example(case.operation, case.tensors, {"feature_map": ["softmax"]}).run()
+
+
 def test_a_wrong_size_says_what_is_expected():
     case = example("delta_rule", 5)
     case.tensors[3] = case.tensors[3][:, :, :1]
@@ -167,6 +196,18 @@ def test_a_wrong_size_says_what_is_expected():
     )
     with pytest.raises(ValueError, match=message):
         case.run()
+
+
+@pytest.mark.compiler
+def test_heads_without_keys_are_not_for_the_cpu_kernel():
+    case = example("recurrent_delta_rule", 0, 3)
+    message = "recurrent_delta_rule cannot run on the cpu backend: head size K is 0"
+    with backend("cpu"), pytest.raises(ValueError, match=message):
+        case.run()
+    with backend("reference"):
+        expected = case.run()
+    for found, right in zip(case.run(), expected, strict=True):
+        assert torch.equal(found, right)
 
 
 @pytest.mark.parametrize("wrong", ["shape", "dtype"])
