@@ -42,8 +42,9 @@ class LSTM(Core):
 
     def initial_state(self, batch_size: int) -> LSTMState:
         """Return zero hidden units and zero cells, each [B, E]."""
-        zeros = self.cell.weight_hh.new_zeros(batch_size, self.output_size)
-        return LSTMState(zeros, zeros)
+        zeros = self.cell.weight_hh.new_zeros
+        size = batch_size, self.output_size
+        return LSTMState(zeros(size), zeros(size))
 
     def step(
         self, x: Float[Tensor, "B D"], state: LSTMState

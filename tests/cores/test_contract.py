@@ -295,6 +295,15 @@ def test_a_fresh_state_is_zero_with_the_batch_first(name):
 
 
 @every_core
+def test_no_two_tensors_of_a_fresh_state_share_memory(name):
+    """Otherwise the gradient of each would be the sum of both."""
+    places = [
+        tensor.untyped_storage().data_ptr() for tensor in tensors(build(name).initial_state(B))
+    ]
+    assert len(set(places)) == len(places)
+
+
+@every_core
 def test_a_state_keeps_its_structure(name):
     core = build(name)
     fresh = core.initial_state(B)
