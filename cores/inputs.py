@@ -43,10 +43,10 @@ def _check_x(core: Any, x: Tensor, *axes: str) -> None:
 def _check_state(core: Any, x: Tensor, state: Any) -> None:
     batch, double = x.shape[-2], x.dtype == torch.float64
     if core.state_form is None:
-        core.state_form = _form(core.initial_state(1), 1, double)
+        core.state_form = _form(core.initial_state(1), 1)
     if _form(state, batch, double) != core.state_form:
-        difference = state_difference(state, core.initial_state(batch), "state")
-        name = type(core).__name__
+        name, precise = type(core).__name__, f"x is {_dtype(x)}, and its state is not"
+        difference = state_difference(state, core.initial_state(batch), "state") or precise
         raise ValueError(f"{name}: {difference}; initial_state({batch}) makes a fresh one")
 
 
@@ -59,7 +59,12 @@ def _check_dtype(core: Any, x: Tensor) -> None:
         )
     if x.dtype == (torch.float32 if weight is None else weight.dtype):
         return
-    if x.is_floating_point() and (weight is None or torch.is_autocast_enabled(x.device.type)):
+    if weight is None:
+        castable = x.is_floating_point()
+    else:  # autocast leaves float64 as it is
+        castable = x.is_floating_point() and torch.float64 not in (x.dtype, weight.dtype)
+        castable = castable and torch.is_autocast_enabled(x.device.type)
+    if castable:
         return
     wanted = "floating-point" if weight is None else f"{_dtype(weight)}, as its weights are"
     raise ValueError(f"x of {type(core).__name__} must be {wanted}, not {_dtype(x)}")
@@ -69,11 +74,14 @@ def _dtype(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _form(state: Any, batch: int, double: bool) -> Any:
-    """Return a state's types and sizes without the batch; None for another batch or precision."""
+def _form(state: Any, batch: int, double: bool | None = None) -> Any:
+    """Return a state's types and sizes without the batch; None for another batch or precision.
+
+    Any precision is right if `double` is None.
+    """
     if isinstance(state, Tensor):
-        fits = state.shape[:1] == (batch,) and (state.dtype == torch.float64) == double
-        return state.shape[1:] if fits else None
+        precise = double is None or (state.dtype == torch.float64) == double
+        return state.shape[1:] if precise and state.shape[:1] == (batch,) else None
     if isinstance(state, tuple):
         return type(state), *(_form(part, batch, double) for part in state)
     return type(state)

@@ -7,9 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from fastweights.cores import CORES, build_core
+from fastweights.cores import CORES, build_core, unroll_by_steps
+from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs, check_step
 from fastweights.kernels import map_state, tensors_of
+from fastweights.kernels.delta_rule import DeltaRuleState
 
 D, T, B = 6, 3, 2
 SMALL = {"width": 8, "heads": 2, "layers": 1, "feedforward": 8, "window": 4}
@@ -95,6 +97,43 @@ def test_what_is_computed_in_lower_precision_may_come_in():
     first = torch.zeros(T, B, dtype=torch.bool)
     with torch.autocast("cpu", torch.bfloat16):
         check_inputs(core, x, core.initial_state(B), first)
+
+
+@pytest.mark.parametrize("name", [name for name in CORES if list(small(name).parameters())])
+@pytest.mark.parametrize("weights", [torch.float32, torch.float64])
+def test_a_call_of_another_precision_leaves_the_core_usable(name, weights):
+    core, x = small(name).to(weights), torch.randn(T, B, D, dtype=weights)
+    other, said = (x.double(), "float32") if weights == torch.float32 else (x.float(), "float64")
+    with (
+        torch.autocast("cpu", torch.bfloat16),
+        pytest.raises(ValueError, match=f"x of .* must be {said}, as its weights are, not float"),
+    ):
+        core(other)
+    y, _ = core(x)
+    assert y.dtype == weights
+
+
+def test_a_memory_without_weights_says_what_precision_does_not_fit():
+    class Sum(Core):
+        """The sum of all inputs, always in float32."""
+
+        input_size = output_size = D
+
+        def initial_state(self, batch_size: int) -> DeltaRuleState:
+            return DeltaRuleState(torch.zeros(batch_size, 1, 1, D))
+
+        def step(self, x: Tensor, state: DeltaRuleState) -> tuple[Tensor, DeltaRuleState]:
+            check_step(self, x, state)
+            after = state.fast_weights + x[:, None, None]
+            return after[:, 0, 0], DeltaRuleState(after)
+
+        def unroll(self, x: Tensor, state: DeltaRuleState, is_first: Tensor):
+            return unroll_by_steps(self, x, state, is_first)
+
+    core, x = Sum(), torch.randn(B, D)
+    with pytest.raises(ValueError, match="Sum: x is float64, and its state is not; initial_state"):
+        core.step(x.double(), core.initial_state(B))
+    core.step(x, core.initial_state(B))
 
 
 @pytest.mark.parametrize("name", CORES)
