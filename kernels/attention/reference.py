@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from fastweights.kernels.chunks import keep_where
 from fastweights.kernels.fast_weights import read_memory
 from fastweights.kernels.recurrence import loop_over_time
 
@@ -58,5 +59,11 @@ def unroll(
     is_first: Bool[Tensor, "T B"],
     state: Window,
 ) -> tuple[Float[Tensor, "T B H V"], Window]:
-    """Apply `step` to every row; see `kernels.recurrence.loop_over_time`."""
+    """Apply `step` to every row; see `kernels.recurrence.loop_over_time`.
+
+    Slots that do not count are returned as zeros and have no gradient.
+    """
+    used = in_use(state.keys.shape[2], state.count)[:, None, :, None]
+    slots = (keep_where(used, slots) for slots in (state.keys, state.values))
+    state = Window(*slots, state.count)
     return loop_over_time(step, (q, k, v), is_first, state, empty=v)
