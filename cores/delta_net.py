@@ -3,7 +3,7 @@
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet
 from fastweights.cores.kind import stacked
 from fastweights.cores.stack import DeltaRuleConfig
-from fastweights.kernels.delta_rule import DeltaRuleState, delta_rule, step
+from fastweights.kernels.delta_rule import delta_rule, step
 
 
 class DeltaNet(FastWeightCore):
@@ -18,10 +18,6 @@ class DeltaNet(FastWeightCore):
         super().__init__(width, heads, feature_map, max_write_strength)
         parts = self.key(), self.key(), self.value(), self.strength()
         self.slow_net = SlowNet(width, heads, parts)
-
-    def initial_state(self, batch_size: int) -> DeltaRuleState:
-        """Return zero fast weights [B, H, D, D], D the head's size."""
-        return DeltaRuleState(self.zeros(batch_size, self.heads, self.head_size, self.head_size))
 
 
 KIND = stacked(

@@ -8,7 +8,6 @@ from fastweights.cores.gated_delta_net import DecayingCore
 from fastweights.cores.kind import stacked
 from fastweights.cores.stack import DeltaRuleConfig
 from fastweights.kernels.delta_product import (
-    DeltaRuleState,
     delta_product,
     gated_delta_product,
     gated_step,
@@ -50,10 +49,6 @@ class DeltaProduct(FastWeightCore):
         super().__init__(width, heads, feature_map, max_write_strength)
         parts = self.key(), *written_parts(self, steps_per_token)
         self.slow_net = SlowNet(width, heads, parts)
-
-    def initial_state(self, batch_size: int) -> DeltaRuleState:
-        """Return zero fast weights [B, H, D, D], D the head's size."""
-        return DeltaRuleState(self.zeros(batch_size, self.heads, self.head_size, self.head_size))
 
 
 KIND = stacked(DeltaProduct, "Feedforward/Delta product fast Linear Net", DeltaProductConfig())

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from fastweights.cores.core import Core
 from fastweights.kernels import State, feature_map, step_once
+from fastweights.kernels.delta_rule import DeltaRuleState
 from fastweights.kernels.split_map import Part, split_map
 
 SCALAR = Part(())
@@ -71,6 +72,10 @@ class FastWeightCore(Core):
         if max_write_strength not in STRENGTH_MAP:
             raise ValueError(f"max_write_strength must be 1 or 2, not {max_write_strength}")
         self.strength_map = STRENGTH_MAP[max_write_strength]
+
+    def initial_state(self, batch_size: int) -> State:
+        """Return zero fast weights [B, H, D, D], D the head's size; some memories have more."""
+        return DeltaRuleState(self.zeros(batch_size, self.heads, self.head_size, self.head_size))
 
     def key(self, *shape: int) -> Part:
         """Return the part for a key or query, of `shape` or the head's size; mapped."""

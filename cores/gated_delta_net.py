@@ -9,7 +9,7 @@ from fastweights.cores.fast_weight_core import SCALAR, FastWeightCore, SlowNet
 from fastweights.cores.kind import stacked
 from fastweights.cores.stack import DeltaRuleConfig
 from fastweights.kernels import State
-from fastweights.kernels.gated_delta_rule import DeltaRuleState, gated_delta_rule, step
+from fastweights.kernels.gated_delta_rule import gated_delta_rule, step
 from fastweights.kernels.split_map import Part
 
 
@@ -27,10 +27,6 @@ class DecayingCore(FastWeightCore):
         fading = torch.empty(self.heads).uniform_(-3, -1).mul(torch.tensor(10.0).log()).exp()
         self.log_rate = nn.Parameter(rate.log())
         self.decay_bias = nn.Parameter(fading.expm1().log())  # the inverse of softplus
-
-    def initial_state(self, batch_size: int) -> DeltaRuleState:
-        """Return zero fast weights [B, H, D, D], D the head's size."""
-        return DeltaRuleState(self.zeros(batch_size, self.heads, self.head_size, self.head_size))
 
     def program(self, x: Float[Tensor, "*batch D"]) -> tuple[Tensor, ...]:
         """Return query, keys, values, write strengths, and the logarithm of the decay."""
