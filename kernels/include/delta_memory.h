@@ -239,10 +239,11 @@ struct DeltaAdjoint {
     };
   }
 
-  // After row t: if a segment begins there, by a reset or with the unroll, check the rewound W.
-  FW_APART void arrive(int64_t t, const R& error) {
+  // After row t: if a segment begins there, by a reset or with the unroll, check the rewound W. What
+  // W is off changes row t's dk by as much times dv, and dv grows with the key.
+  FW_APART void arrive(int64_t t, const R& key, const R& error) {
     if (!arrivals.wanted()) return;
-    const T first = dot(error, error);
+    const T length = dot(key, key), first = dot(error, error) / (length > T(1) ? length : T(1));
     if (*from.is_first[t]) {
       const auto began = [](int64_t) { return R::fill(T(0)); };
       arrivals.note(t, has_arrived(weights.row, values, first, began));

@@ -65,7 +65,8 @@ FW_INLINE void walk_back(Walk walk) {
 }
 
 // Whether rows[j] is as good as began(j) for each of `count` rows, in the norm of all their entries. A
-// fresh W is zero: the first error, in which the first value is, belongs to the size of a beginning.
+// fresh W is zero: the first error, in which the first value is, belongs to the size of a beginning,
+// divided by the length of the first key if that is above one.
 template <class T, int P, class Began>
 FW_APART bool has_arrived(const Row<T, P>* rows, int64_t count, T first_error_squared,
                           Began began) {

@@ -83,7 +83,9 @@ struct BackwardMemory : DeltaAdjoint<T, P> {
     return grad.q;
   }
 
-  void arrive(int64_t t) { DeltaAdjoint<T, P>::arrive(t, R::load(errors[t], values)); }
+  void arrive(int64_t t) {
+    DeltaAdjoint<T, P>::arrive(t, R::load(in.k[t], keys), R::load(errors[t], values));
+  }
   void cross_reset(int64_t t) { DeltaAdjoint<T, P>::cross_reset(t, write_at()); }
 };
 

@@ -174,7 +174,8 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
         *grad_beta[t] = dbeta;
         R heard = R::load(saved_h[t], V);
         left[t] = {heard, dq, dk, grad.v, dbeta};
-        if (t == 0 || *is_first[t]) adjoint.arrive(t, R::load(error[t], V));
+        if (t == 0 || *is_first[t])
+          adjoint.arrive(t, normalise(map, key), R::load(error[t], V));
         if (*is_first[t]) {
           adjoint.cross_reset(t, write_at);
           carried = R::fill(T(0));

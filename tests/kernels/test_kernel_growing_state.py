@@ -143,6 +143,18 @@ def test_resets_and_initial_states(name, feature_map):
     assert assert_as_good_as_the_reference(cases) > GROWN
 
 
+@pytest.mark.parametrize("seed", [27, 47, 49])
+def test_long_keys_magnify_the_rounding_of_a_fresh_state(seed):
+    """Keys of 32 numbers, each elu(x) + 1, are about 8 long."""
+    options = {"feature_map": "elu", "strength_map": "double_sigmoid"}
+    sizes = {"T": 2, "B": 2, "H": 1, "K": 32, "V": 3}
+    case = make(OPERATIONS["recurrent_delta_rule"], sizes, seed=seed, **options)
+    for tensor in case.tensors[-2:]:
+        tensor.zero_()
+    right = by_backend(case, "reference", torch.float64)
+    assert worst(by_backend(case, "cpu", FLOAT), right) <= AT_LEAST
+
+
 def test_a_state_that_grows_and_shrinks_again():
     """The last state is small and does not reveal that precision was lost on the way."""
     time = 12
