@@ -104,20 +104,23 @@ class Learner:
         """Return the sums of each gradient pass, the steps made, and whether one was refused."""
         limit, weights = self.config.kl_limit, list(self.network.parameters())
         taken: list[dict[str, Tensor]] = []
-        before: list[Tensor] = []  # the weights before the last step, if it may be shortened
+        first: list[Tensor] = []  # the weights before the first step, if it may be shortened
         for minibatch in self._minibatches(batch):
             sums = self._gradient(minibatch)
             if taken and limit is not None and _mean_kl(sums) > limit:
-                share = _share_within(limit, _mean_kl(taken[-1]), _mean_kl(sums))
-                _shorten(weights, before, share)
-                return taken, len(taken) - 1.0 + share, False
+                if len(taken) > 1:
+                    break
+                share = _share_within(limit, _mean_kl(taken[0]), _mean_kl(sums))
+                _shorten(weights, first, share)
+                return taken, share, False
             taken.append(sums)
             with self.stage("optimise"):
                 norm = nn.utils.clip_grad_norm_(weights, self.config.grad_norm_clipping)
                 sums["gradient_norm"] = norm
                 if not bool(torch.isfinite(norm + sums["total_loss"])):
                     return taken, len(taken) - 1.0, True
-                before = [] if limit is None else [weight.detach().clone() for weight in weights]
+                if limit is not None and len(taken) == 1:
+                    first = [weight.detach().clone() for weight in weights]
                 self.optimizer.step()
         return taken, float(len(taken)), False
 
@@ -316,19 +319,19 @@ def _mean_kl(sums: dict[str, Tensor]) -> float:
 
 
 def _share_within(limit: float, before: float, after: float) -> float:
-    """Return the share of a step with which the KL divergence, too large after it, is at `limit`.
+    """Return the share of a first step with which the KL divergence, too large after it, is within.
 
-    The divergence is taken to rise linearly. Over a first step it rises with the square, so the
-    share is smaller than it could be. The share is 1 if the divergence was above the limit before
-    the step: what a policy lag moved is no reason not to learn.
+    The divergence is taken to rise linearly. It rises with the square, so the share is smaller than
+    it could be. The share is 1 if the divergence was above the limit before the step: what a policy
+    lag moved is no reason not to learn.
     """
     return 1.0 if before >= limit else (limit - before) / (after - before)
 
 
 @torch.no_grad()
-def _shorten(weights: Sequence[Tensor], before: Sequence[Tensor], share: float) -> None:
-    """Go back to `share` of the way from the weights before a step to those after it."""
-    for weight, old in zip(weights, before, strict=True):
+def _shorten(weights: Sequence[Tensor], first: Sequence[Tensor], share: float) -> None:
+    """Go back to `share` of the way from the first weights to the present ones."""
+    for weight, old in zip(weights, first, strict=True):
         weight.lerp_(old, 1 - share)
 
 

@@ -46,8 +46,8 @@ class LearnerConfig:
     objective: Literal["vtrace", "ppo", "appo"] = "vtrace"
     epochs: int = 1  # Number of passes over each batch.
     minibatches: int = 1  # Gradient steps per pass, each on whole streams.
-    # Limit of the mean KL divergence between the acting and the learned policy, in nats: a gradient
-    # step that exceeds it is shortened and ends the reuse of the batch; None: no limit.
+    # Limit of the mean KL divergence between the acting and the learned policy, in nats, above
+    # which the reuse of a batch ends; a first step beyond it is shortened. None: no limit.
     kl_limit: float | None = None
     optimizer: Literal["rmsprop", "adam"] = "rmsprop"  # Method of the gradient steps.
     learning_rate: float = 6e-4  # Learning rate at the start.

@@ -189,7 +189,7 @@ def test_a_small_variance_of_large_values_is_not_lost_in_float32():
 
 
 def test_a_batch_is_left_where_the_policy_has_moved_too_far():
-    """An update ends with the first step beyond the limit, which is shortened."""
+    """An update ends before the first step beyond the limit, and not earlier."""
     torch.manual_seed(1)
     net = network()
     rollout = rollout_of(net)
@@ -209,28 +209,28 @@ def test_a_batch_is_left_where_the_policy_has_moved_too_far():
     limit = 1.001 * max(moved[:4])
     stops = next(step for step, kl in enumerate(moved) if kl > limit)
     limited, logs = updated(net, fresh, **options, kl_limit=limit)
-    share = (limit - moved[stops - 1]) / (moved[stops] - moved[stops - 1])
-    assert len(moved) == 9 and stops >= 4 and 0 < share < 1
-    assert float(logs["gradient_steps"]) == pytest.approx(stops - 1 + share, rel=1e-4)
-    for before, after, found in zip(
-        weights[stops - 1], weights[stops], limited.parameters(), strict=True
-    ):
-        torch.testing.assert_close(found.detach(), before + share * (after - before))
+    assert len(moved) == 9 and 4 <= stops == logs["gradient_steps"]
+    assert all(map(torch.equal, weights[stops], limited.parameters()))
 
 
-@pytest.mark.parametrize("learning_rate", [1e-3, 0.1, 10.0])
-def test_an_update_stays_within_the_limit_however_large_its_steps(learning_rate):
+@pytest.mark.parametrize("learning_rate", [0.02, 0.1, 10.0])
+def test_a_first_step_beyond_the_limit_is_shortened_however_large_it_is(learning_rate):
     torch.manual_seed(1)
     net = network()
     rollout = rollout_of(net)
     acting = net(*rollout[:4], rollout.initial_state)[0].policy_logits[:-1].detach()
     fresh = rollout._replace(policy_logits=acting)
-    options = REUSE | {"learning_rate": learning_rate, "epochs": 30, "kl_limit": 0.01}
-    after, logs = updated(net, fresh, **options)
-    logits = after(*rollout[:4], rollout.initial_state)[0].policy_logits[:-1].detach()
-    before, new = acting.log_softmax(-1), logits.log_softmax(-1)
-    moved = (before.exp() * (before - new)).sum(-1).mean()
-    assert logs["gradient_steps"] < 90 and 0 < moved < 0.015
+    options = REUSE | {"learning_rate": learning_rate}
+
+    def moved(after: Network) -> Tensor:
+        logits = after(*rollout[:4], rollout.initial_state)[0].policy_logits[:-1].detach()
+        before, new = acting.log_softmax(-1), logits.log_softmax(-1)
+        return (before.exp() * (before - new)).sum(-1).mean()
+
+    whole, logs = updated(net, fresh, **options | {"epochs": 1, "minibatches": 1})
+    assert logs["gradient_steps"] == 1 and moved(whole) > 0.02
+    shortened, logs = updated(net, fresh, **options, kl_limit=0.01)
+    assert 0 < logs["gradient_steps"] < 1 and 0 < moved(shortened) < 0.015
 
 
 def test_how_much_is_explained_is_of_the_values_before_the_first_step():
