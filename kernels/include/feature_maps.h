@@ -66,9 +66,10 @@ FW_INLINE Row<T, P> feature_adjoint(FeatureMap map, const Row<T, P>& activated, 
       T scale = T(1) / (sum(activated) + kSumFloor<T>);
       grad = scale * (grad - Row<T, P>::fill(scale * dot(activated, grad)));
     }
-    // elu(x) + 1 has slope 1 where it exceeds 1 and slope exp(x), which is itself, elsewhere.
+    // elu(x) + 1 has slope exp(x), which is itself, up to 1. Beyond, and for NaN as in PyTorch, it
+    // has slope 1.
     for (int i = 0; i < Row<T, P>::kParts; i++)
-      grad.part[i] *= activated.part[i] > T(1) ? Row<T, P>::fill(T(1)).part[0] : activated.part[i];
+      grad.part[i] *= activated.part[i] <= T(1) ? activated.part[i] : Row<T, P>::fill(T(1)).part[0];
     return grad;
   });
 }

@@ -61,7 +61,7 @@ def split_map(x: Row, parts: tuple[Part, ...]) -> tuple[Float[Tensor, "..."], ..
     Takes any floating dtype, on any device, with any number of derivatives. Without maps the
     results are views. The kernel runs for float32 and float64 on CPUs; half precision is computed
     in float32 and rounded. PyTorch's operators run while tracing, on other devices and without a
-    compiler.
+    compiler. For -inf, `silu_unit` is NaN in its own place only; PyTorch's is NaN in the vector.
 
     Raises:
         ValueError: the parts' lengths do not add up to x's last axis.

@@ -140,6 +140,17 @@ def test_a_nan_spoils_its_own_vector_and_no_other():
     assert not strength.isnan().any()
 
 
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("name", MAPS)
+def test_what_is_not_finite_is_so_where_pytorchs_is(name, bad):
+    if name == "silu_unit" and bad == float("-inf"):
+        pytest.skip("PyTorch's result is NaN in the whole vector")
+    x, parts = torch.linspace(-2, 3, 8)[None], (Part((8,), name),)
+    x[0, 2] = bad
+    for one, other in zip(with_gradient(x, parts), by_pytorch(x, parts), strict=True):
+        torch.testing.assert_close(one, other, equal_nan=True, atol=5e-6, rtol=1e-5)
+
+
 @pytest.mark.usefixtures("only_the_kernel")
 def test_large_inputs_stay_finite():
     parts = Part((3,), "softmax"), Part((3,), "elu_sum"), Part((3,), "sigmoid")
