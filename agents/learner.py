@@ -91,36 +91,39 @@ class Learner:
         as they were before the batch.
         """
         length, streams = rollout.action.shape
-        with self._all_or_nothing():
+        with self._all_or_nothing() as before:
             self._anneal()
-            taken, made, refused = self._learn(self._prepared(rollout))
+            taken, made, refused = self._learn(self._prepared(rollout), before)
         self.steps += length * streams * self.replicas.count
         self.updates += len(taken) > refused
         self.refused += refused
         self.refused_in_a_row = self.refused_in_a_row + 1 if refused else 0
         return self._logs(taken, made)
 
-    def _learn(self, batch: _Batch) -> tuple[list[dict[str, Tensor]], float, bool]:
-        """Return the sums of each gradient pass, the steps made, and whether one was refused."""
-        limit, weights = self.config.kl_limit, list(self.network.parameters())
+    def _learn(
+        self, batch: _Batch, before: dict[str, Tensor]
+    ) -> tuple[list[dict[str, Tensor]], float, bool]:
+        """Return the sums of each gradient pass, the steps made, and whether one was refused.
+
+        `before` has the weights before the batch, if it may have several steps.
+        """
+        limit = self.config.kl_limit
         taken: list[dict[str, Tensor]] = []
-        first: list[Tensor] = []  # the weights before the first step, if it may be shortened
         for minibatch in self._minibatches(batch):
             sums = self._gradient(minibatch)
             if taken and limit is not None and _mean_kl(sums) > limit:
-                if len(taken) > 1:
-                    break
-                share = _share_within(limit, _mean_kl(taken[0]), _mean_kl(sums))
-                _shorten(weights, first, share)
-                return taken, share, False
+                made = float(len(taken))
+                if len(taken) == 1:
+                    made = _share_within(limit, _mean_kl(taken[0]), _mean_kl(sums))
+                    self._shorten(before, made)
+                return taken, made, False
             taken.append(sums)
             with self.stage("optimise"):
+                weights = self.network.parameters()
                 norm = nn.utils.clip_grad_norm_(weights, self.config.grad_norm_clipping)
                 sums["gradient_norm"] = norm
                 if not bool(torch.isfinite(norm + sums["total_loss"])):
                     return taken, len(taken) - 1.0, True
-                if limit is not None and len(taken) == 1:
-                    first = [weight.detach().clone() for weight in weights]
                 self.optimizer.step()
         return taken, float(len(taken)), False
 
@@ -258,6 +261,12 @@ class Learner:
             self.replicas.sum([squares])
         return centred / ((squares / count).sqrt() + _TINY)
 
+    @torch.no_grad()
+    def _shorten(self, before: dict[str, Tensor], share: float) -> None:
+        """Go back to `share` of the way from the weights before the batch to the present ones."""
+        for name, weight in self.network.named_parameters():
+            weight.lerp_(before[name], 1 - share)
+
     def _logs(self, taken: Sequence[dict[str, Tensor]], made: float) -> dict[str, Tensor]:
         def mean(name: str) -> Tensor:
             return torch.stack([sums[name] for sums in taken]).mean()
@@ -276,15 +285,18 @@ class Learner:
         return logs | {"gradient_steps": torch.tensor(made, dtype=torch.float32)}
 
     @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """Restore weights and optimiser if a batch of several gradient steps is interrupted."""
-        if not self.config.reuses_batches:  # a single step needs no copy
-            yield
+    def _all_or_nothing(self) -> Iterator[dict[str, Tensor]]:
+        """Restore weights and optimiser if a batch of several gradient steps is interrupted.
+
+        Provides the copy of the weights; it is empty for a single step, which needs none.
+        """
+        if not self.config.reuses_batches:
+            yield {}
             return
         weights = {name: w.detach().clone() for name, w in self.network.state_dict().items()}
         optimizer = copy.deepcopy(self.optimizer.state_dict())
         try:
-            yield
+            yield weights
         except BaseException:
             self.network.load_state_dict(weights)
             self.optimizer.load_state_dict(optimizer)
@@ -326,13 +338,6 @@ def _share_within(limit: float, before: float, after: float) -> float:
     lag moved is no reason not to learn.
     """
     return 1.0 if before >= limit else (limit - before) / (after - before)
-
-
-@torch.no_grad()
-def _shorten(weights: Sequence[Tensor], first: Sequence[Tensor], share: float) -> None:
-    """Go back to `share` of the way from the first weights to the present ones."""
-    for weight, old in zip(weights, first, strict=True):
-        weight.lerp_(old, 1 - share)
 
 
 def _optimizer(network: Network, config: LearnerConfig) -> torch.optim.Optimizer:
