@@ -77,7 +77,7 @@ def export_safetensors(agent: SavedAgent, folder: Path) -> None:
     """Write weights, configuration and a model card into `folder`, and say how to evaluate it.
 
     Raises:
-        UserError: the folder has test games of other weights.
+        UserError: the folder cannot be made, or has test games of other weights.
         OSError: the files cannot be written.
     """
     if evaluations_in(folder) and not AGENT_EXPORT.is_of(agent.payload, folder):

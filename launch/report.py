@@ -20,7 +20,13 @@ import tyro
 from rich.console import Console
 
 from fastweights.cores import CORES
-from fastweights.evaluation.reports import grouped_runs, open_runs, report_sections, write_report
+from fastweights.evaluation.reports import (
+    FIGURES,
+    grouped_runs,
+    open_runs,
+    report_sections,
+    write_report,
+)
 from fastweights.host import (
     expanded,
     make_folder,
@@ -65,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for warning in (warning for run in runs for warning in run.warnings):
         print(one_line(f"warning: {warning}"), file=sys.stderr)
     folder = _folder([run.path for run in runs], options.out)
-    with without_new_folders(folder):
+    with without_new_folders(folder / FIGURES):
         make_folder(folder, "--out")
         blocks = report_sections(grouped_runs(runs), pairs, folder)
         pages = write_report(options.title, blocks, folder)

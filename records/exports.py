@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save
 
 from fastweights.host import (
     describe_os_error,
+    make_folder,
     read_object,
     replacing,
     without_new_folders,
@@ -59,6 +60,7 @@ class Export(NamedTuple):
             beside: contents of further files without which the model is of no use, by name.
 
         Raises:
+            UserError: the folder cannot be made; one line.
             OSError: the files cannot be written. A folder that was missing is missing again.
         """
         weights = payload["model_state_dict"].items()
@@ -67,7 +69,7 @@ class Export(NamedTuple):
         config |= {name: payload[name] for name in self.kept}
         # With the weights, the folder is an export: earlier ones must not meet this configuration.
         with without_new_folders(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder, "the export's folder")
             with replacing(exported_weights(folder)) as partial:
                 partial.write_bytes(save(plain, metadata={"format": "pt"}))
                 exported_weights(folder).unlink(missing_ok=True)

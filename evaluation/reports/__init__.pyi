@@ -2,6 +2,7 @@ from .curves import agent_steps as agent_steps
 from .curves import column_numbers as column_numbers
 from .curves import cpu_minutes as cpu_minutes
 from .curves import return_curve as return_curve
+from .document import FIGURES as FIGURES
 from .document import write_report as write_report
 from .runs import LoggedRun as LoggedRun
 from .runs import grouped_runs as grouped_runs

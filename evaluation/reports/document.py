@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from fastweights.evaluation.markdown import markdown_table
 from fastweights.evaluation.reports.svg import for_page
-from fastweights.host import one_line, without_new_folders, write_bytes
+from fastweights.host import one_line, write_bytes
 
 FIGURES = "report_figures"  # the folder beside the Markdown
 _SHORT = 12  # rows that a table of two columns may have below each other
@@ -105,14 +105,13 @@ def write_report(title: str, blocks: Sequence[Block], folder: Path) -> list[Path
 
     Figures of an earlier report in `folder` that this one does not draw are removed.
     """
+    (folder / FIGURES).mkdir(parents=True, exist_ok=True)
     drawings = {block.name: block.drawing for block in blocks if isinstance(block, Figure)}
+    for name, drawing in drawings.items():
+        write_bytes(folder / FIGURES / f"{name}.svg", drawing + _signature(name))
     markdown, html = folder / "report.md", folder / "report.html"
-    with without_new_folders(folder / FIGURES):
-        (folder / FIGURES).mkdir(parents=True, exist_ok=True)
-        for name, drawing in drawings.items():
-            write_bytes(folder / FIGURES / f"{name}.svg", drawing + _signature(name))
-        write_bytes(markdown, to_markdown(title, blocks).encode())
-        write_bytes(html, to_html(title, blocks).encode())
+    write_bytes(markdown, to_markdown(title, blocks).encode())
+    write_bytes(html, to_html(title, blocks).encode())
     _remove_others(folder / FIGURES, drawings)
     return [html, markdown]
 

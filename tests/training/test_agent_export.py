@@ -69,6 +69,12 @@ def test_what_does_not_fit_on_the_disk_is_one_line_and_leaves_no_folder(trained,
     assert not any("Traceback" in note for note in notes) and not list(tmp_path.iterdir())
 
 
+def test_a_folder_that_cannot_be_made_is_one_line(trained, tmp_path, capsys):
+    out = trained / "logs.csv" / "agent"
+    said = error_of(export.main, [trained, "--format", "safetensors", "--out", out], capsys)
+    assert f"the export's folder cannot be made: {out.parent}" in said
+
+
 def test_the_card_says_what_it_is_and_what_it_scores(trained, exported):
     card = (exported / "README.md").read_text()
     (played,) = evaluations_in(trained).values()
