@@ -59,11 +59,10 @@ def _check_dtype(core: Any, x: Tensor) -> None:
         )
     if x.dtype == (torch.float32 if weight is None else weight.dtype):
         return
-    if weight is None:
-        castable = x.is_floating_point()
-    else:  # autocast leaves float64 as it is
-        castable = x.is_floating_point() and torch.float64 not in (x.dtype, weight.dtype)
-        castable = castable and torch.is_autocast_enabled(x.device.type)
+    castable = x.is_floating_point()
+    if weight is not None:  # only autocast casts then, and it leaves float64 as it is
+        precise = torch.float64 in (x.dtype, weight.dtype)
+        castable = castable and not precise and torch.is_autocast_enabled(x.device.type)
     if castable:
         return
     wanted = "floating-point" if weight is None else f"{_dtype(weight)}, as its weights are"

@@ -5,6 +5,8 @@
 //
 // Derivation of the adjoint: kernels/delta_rule/backward.md.
 #pragma once
+#include <algorithm>
+
 #include "call.h"
 #include "elementwise.h"
 #include "matrix.h"
@@ -243,7 +245,7 @@ struct DeltaAdjoint {
   // W is off changes row t's dk by as much times dv, and dv grows with the key.
   FW_APART void arrive(int64_t t, const R& key, const R& error) {
     if (!arrivals.wanted()) return;
-    const T length = dot(key, key), first = dot(error, error) / (length > T(1) ? length : T(1));
+    const T first = dot(error, error) / std::max(T(1), dot(key, key));
     if (*from.is_first[t]) {
       const auto began = [](int64_t) { return R::fill(T(0)); };
       arrivals.note(t, has_arrived(weights.row, values, first, began));

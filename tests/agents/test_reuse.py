@@ -333,13 +333,19 @@ def test_streams_that_cannot_be_shared_out_are_refused():
         learner.update(rollout_of(net))
 
 
-def test_a_unit_of_values_scales_head_and_loss_and_not_the_policy():
-    net = network("feedforward")
-    rollout = rollout_of(net)
+def with_a_unit_of_four(net: Network) -> Network:
+    """Return a copy that has the same values, in a unit of 4."""
     scaled = copy.deepcopy(net)
     scaled.config = replace(net.config, value_scale=4.0)
     with torch.no_grad():
         scaled.value.weight.div_(4), scaled.value.bias.div_(4)
+    return scaled
+
+
+def test_a_unit_of_values_scales_head_and_loss_and_not_the_policy():
+    net = network("feedforward")
+    rollout = rollout_of(net)
+    scaled = with_a_unit_of_four(net)
     one, logs = updated(net, rollout, **PPO)
     two, logs_scaled = updated(scaled, rollout, **PPO)
     torch.testing.assert_close(logs["pg_loss"], logs_scaled["pg_loss"])
@@ -361,9 +367,6 @@ def test_the_huber_loss_bounds_values_in_their_unit_and_leaves_the_policys_loss(
     assert error.min() < 2 < error.max()
     bounded = torch.where(error <= 2, error**2 / 2, 2 * (error - 1))
     torch.testing.assert_close(huber["baseline_loss"], 0.5 * bounded.mean())
-    scaled = copy.deepcopy(net)
-    scaled.config = replace(net.config, value_scale=4.0)
-    with torch.no_grad():
-        scaled.value.weight.div_(4), scaled.value.bias.div_(4)
+    scaled = with_a_unit_of_four(net)
     _, wider = updated(scaled, rollout, **PPO, huber_delta=0.5)  # the same error, in the unit
     torch.testing.assert_close(huber["baseline_loss"], 16 * wider["baseline_loss"])
