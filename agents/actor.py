@@ -13,7 +13,7 @@ from torch import Tensor
 from fastweights.agents.graphed_step import GraphedStep
 from fastweights.agents.network import Network
 from fastweights.agents.rollout import Rollout
-from fastweights.kernels import State, refilled, tensors_of
+from fastweights.kernels import State, map_state, refilled, tensors_of
 
 
 @runtime_checkable
@@ -25,6 +25,7 @@ class Row(Protocol):
     is_first: np.ndarray
     episodes: Sequence[Any]
     lives: Sequence[Any]
+    cut_off: Any  # None, or `streams` that a time limit cut off and the `frame` that would follow
 
 
 @runtime_checkable
@@ -112,15 +113,20 @@ class Actor:
             self._look(row)
         return Decision(self.last_action, logits, output.value[0])
 
-    def collect(self, length: int) -> Collected:
-        """Play `length` steps; the returned tensors are new and on the actor's device."""
+    def collect(self, length: int, *, values: bool = False) -> Collected:
+        """Play `length` steps; the returned tensors are new and on the actor's device.
+
+        With `values`, the rollout has the value of every row, for which the last one is read, too.
+        """
         initial_state, episodes, lives = self.state, [], []
-        seen, decisions = [self.seen()[:4]], []
+        seen, decisions, cut_values = [self.seen()[:4]], [], []
         for _ in range(length):
             decisions.append(self.step())
             seen.append(self.seen()[:4])
+            cut_values.append(self._cut_value(decisions[-1]))
             episodes.extend(self.row.episodes)
             lives.extend(self.row.lives)
+        value = self._values(decisions) if values else decisions[0].value[None][:0]
         with self.stage("transfer"):
             frame, reward, is_first, last_action = map(torch.cat, zip(*seen, strict=True))
             rollout = Rollout(
@@ -130,6 +136,8 @@ class Actor:
                 last_action=last_action,
                 action=torch.stack([d.action for d in decisions]),
                 policy_logits=torch.stack([d.policy_logits for d in decisions]),
+                cut_value=torch.stack(cut_values),
+                value=value,
                 initial_state=initial_state,
             )
         return Collected(rollout, episodes, lives)
@@ -164,6 +172,32 @@ class Actor:
         generator = self.generator or torch.default_generator
         if snapshot.get("device", generator.device.type) == generator.device.type:
             generator.set_state(snapshot["generator"].cpu())
+
+    @torch.no_grad()
+    def _values(self, decisions: Sequence[Decision]) -> Float[Tensor, "V B"]:
+        """Return the values of the decisions and of the row after them."""
+        with self.stage("inference"):
+            following, _ = self._act(*self.seen())
+        return torch.stack([*(d.value for d in decisions), following.value[0]])
+
+    @torch.no_grad()
+    def _cut_value(self, decision: Decision) -> Float[Tensor, " B"]:
+        """Return the value of what would have followed in episodes that were cut off; 0 elsewhere.
+
+        The network reads it in the state after `decision`, with that decision's reward.
+        """
+        value, cut_off = torch.zeros_like(decision.value), self.row.cut_off
+        if cut_off is None:
+            return value
+        with self.stage("inference"):
+            streams = _send(cut_off.streams, self.device)
+            frame, reward = _send(cut_off.frame, self.device), self._sent[1][streams]
+            goes_on = torch.zeros_like(reward, dtype=torch.bool)
+            rows = frame, reward, goes_on, self.last_action[streams]
+            state = map_state(lambda tensor: tensor[streams], self.state)
+            output, _ = self.network(*(row[None] for row in rows), state)
+            value[streams] = output.value[0]
+        return value
 
     def _look(self, row: Row) -> None:
         self.row = row

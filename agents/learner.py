@@ -211,8 +211,6 @@ class Learner:
 
     def estimate(self, rollout: Rollout) -> tuple[Estimates, Float[Tensor, "T B A"]]:
         """Return the network's estimates of the transitions, and its policy's logits."""
-        length = rollout.action.shape[0]
-        transitions = align(rollout, self.config.discounting)
         output, _ = self.network(
             rollout.frame,
             rollout.reward,
@@ -220,31 +218,44 @@ class Learner:
             rollout.last_action,
             rollout.initial_state,
         )
-        reward, logits = transitions.reward, output.policy_logits[:length]
+        logits = output.policy_logits[: rollout.action.shape[0]]
+        return self._estimates(rollout, logits, output.value), logits
+
+    def _estimates(
+        self, rollout: Rollout, logits: Float[Tensor, "T B A"], value: Float[Tensor, "T+1 B"]
+    ) -> Estimates:
+        transitions = align(rollout, self.config.discounting)
+        reward = transitions.reward
         if self.config.reward_clipping == "abs_one":
             reward = reward.clamp(-1, 1)
-        estimates = Estimates(
+        return Estimates(
             log_pi=log_probability(logits, transitions.action),
             log_mu=log_probability(transitions.policy_logits, transitions.action),
-            value=output.value[:length],
-            bootstrap_value=output.value[length],
-            reward=reward,
+            value=value[:-1],
+            bootstrap_value=value[-1],
+            reward=reward + transitions.later,
             discount=transitions.discount,
         )
-        return estimates, logits
 
     @torch.no_grad()
     def _prepared(self, rollout: Rollout) -> _Batch:
-        """Return the whole share of the batch, with targets if the objective fixes them."""
+        """Return the whole share of the batch, with targets if the objective fixes them.
+
+        Where the rollout has values, they are by these weights, and so is its policy.
+        """
         whole = _Batch(rollout, None)
         if not self.objective.fixes_targets:
             return whole
-        parts = []
-        for part in self._micro_batches(whole):
-            with self.stage("gradient"):
-                estimates, _ = self.estimate(part.rollout)
-                parts.append(self.objective.targets(estimates, self.config))
-        targets = Targets(*(torch.cat(same, 1) for same in zip(*parts, strict=True)))
+        if len(rollout.value):
+            acting = self._estimates(rollout, rollout.policy_logits, rollout.value)
+            targets = self.objective.targets(acting, self.config)
+        else:
+            parts = []
+            for part in self._micro_batches(whole):
+                with self.stage("gradient"):
+                    estimates, _ = self.estimate(part.rollout)
+                    parts.append(self.objective.targets(estimates, self.config))
+            targets = Targets(*(torch.cat(same, 1) for same in zip(*parts, strict=True)))
         if self.config.normalize_advantages:
             targets = targets._replace(advantages=self._normalized(targets.advantages))
         return _Batch(rollout, targets)

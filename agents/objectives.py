@@ -26,7 +26,7 @@ class Estimates(NamedTuple):
     log_mu: Float[Tensor, "T B"]  # log-probability under the acting policy
     value: Float[Tensor, "T B"]  # with gradient
     bootstrap_value: Float[Tensor, " B"]  # of the row after the last
-    reward: Float[Tensor, "T B"]  # clipped
+    reward: Float[Tensor, "T B"]  # clipped; with the value of what follows an episode cut off
     discount: Float[Tensor, "T B"]  # of later rewards; 0 at an episode's end
 
 

@@ -1,9 +1,9 @@
 """Rollouts from actors to the learner, and the only time shift between the two.
 
 Row t holds the agent's observation (`frame[t], reward[t], is_first[t], last_action[t]`) and its
-decision (`action[t], policy_logits[t]`); `reward[t+1]` answers `action[t]`. There are T+1 rows of
-observations and T of decisions: the last row is the next rollout's row 0 and is used only for its
-value.
+decision (`action[t], policy_logits[t]`); `reward[t+1]` answers `action[t]`, and so does
+`cut_value[t]`. There are T+1 rows of observations and T of decisions: the last row is the next
+rollout's row 0 and is used only for its value.
 """
 
 from collections.abc import Sequence
@@ -25,6 +25,11 @@ class Rollout(NamedTuple):
     last_action: Int[Tensor, "T+1 B"]
     action: Int[Tensor, "T B"]
     policy_logits: Float[Tensor, "T B A"]
+    # The actor's value of what would have followed where a time limit cut the episode off after
+    # this action, and 0 elsewhere; 0 everywhere if the environments do not tell (`CutOff`).
+    cut_value: Float[Tensor, "T B"]
+    # The actor's values of all rows (V = T+1) if it has the learner's weights; otherwise V = 0.
+    value: Float[Tensor, "V B"]
     initial_state: State
 
     def columns(self, start: int, stop: int) -> "Rollout":
@@ -60,13 +65,21 @@ class Transitions(NamedTuple):
     policy_logits: Float[Tensor, "T B A"]  # the actor's
     reward: Float[Tensor, "T B"]  # of this action, unclipped
     discount: Float[Tensor, "T B"]  # of later rewards; 0 where this action ended the episode
+    later: Float[Tensor, "T B"]  # discounted value of what follows in an episode that was cut off
 
 
 def align(rollout: Rollout, discounting: float) -> Transitions:
     """Put each action beside its reward: the only time shift in the project.
 
-    An episode that a time limit cut off counts as ended, as in IMPALA.
+    An episode that a time limit cut off ends, too: the next row is of another one. What would have
+    followed has the value `cut_value`, or counts as nothing, as in IMPALA.
     """
     ended = rollout.is_first[1:]
     discount = (~ended).to(rollout.reward.dtype) * discounting
-    return Transitions(rollout.action, rollout.policy_logits, rollout.reward[1:], discount)
+    return Transitions(
+        rollout.action,
+        rollout.policy_logits,
+        rollout.reward[1:],
+        discount,
+        discounting * rollout.cut_value,
+    )

@@ -6,7 +6,14 @@ import gymnasium
 
 from fastweights.envs.adapter import GymnasiumEnvironments, make_gymnasium
 from fastweights.envs.atari import AtariEnvironments
-from fastweights.envs.interface import BrokenEnvironment, Environments, Episode, Life, TimeStep
+from fastweights.envs.interface import (
+    BrokenEnvironment,
+    CutOff,
+    Environments,
+    Episode,
+    Life,
+    TimeStep,
+)
 from fastweights.envs.naming import OWN_GAMES, Name, names, resolve, shows_last_action
 from fastweights.envs.pictures import NoPictures
 from fastweights.envs.protocols import HALF_AN_HOUR, PROTOCOLS, Protocol, protocol_named
@@ -16,6 +23,7 @@ __all__ = [
     "PROTOCOLS",
     "AtariEnvironments",
     "BrokenEnvironment",
+    "CutOff",
     "Environments",
     "Episode",
     "GymnasiumEnvironments",
@@ -46,6 +54,7 @@ def make(
     options: Mapping[str, object] | None = None,
     render: bool = False,
     num_threads: int = 0,
+    tell_cut_off: bool = False,
 ) -> Environments:
     """Make a batch of environments.
 
@@ -60,6 +69,8 @@ def make(
         render: also draw pictures for `Environments.render`.
         num_threads: threads of Atari emulation; 0 for one a CPU core. Other environments run in
             the caller's thread.
+        tell_cut_off: also return what followed where a time limit cut an episode off, in
+            `TimeStep.cut_off`.
 
     Raises:
         ValueError: an unknown name, protocol or option, an argument out of its range, or an
@@ -70,7 +81,13 @@ def make(
     if which.rom is not None:
         rules = rules.override(options)
         return AtariEnvironments(
-            which.rom, num_envs, seed=seed, protocol=rules, render=render, num_threads=num_threads
+            which.rom,
+            num_envs,
+            seed=seed,
+            protocol=rules,
+            render=render,
+            num_threads=num_threads,
+            tell_cut_off=tell_cut_off,
         )
     if protocol != _DEFAULT_PROTOCOL:
         raise ValueError(f"protocol {protocol!r} is for Atari games only, not for {name}")
@@ -81,4 +98,5 @@ def make(
         seed=seed,
         options=options,
         render=render,
+        tell_cut_off=tell_cut_off,
     )

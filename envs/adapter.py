@@ -1,7 +1,7 @@
 """Any Gymnasium environment as `Environments`: one life an episode, one frame an agent step."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any
 
@@ -12,10 +12,18 @@ from jaxtyping import Int, UInt8
 
 from fastweights.envs.accounting import Accounting
 from fastweights.envs.actions import action_format
-from fastweights.envs.checked import check_batch_of, check_outcomes, check_parts, checked
+from fastweights.envs.checked import (
+    CopiesLast,
+    check_batch_of,
+    check_outcomes,
+    check_parts,
+    checked,
+    with_last_observations,
+)
 from fastweights.envs.constructors import check_can_draw, check_kinds, constructor, expected, takes
 from fastweights.envs.interface import (
     BrokenEnvironment,
+    CutOff,
     Restorable,
     TimeStep,
     check_action,
@@ -39,16 +47,18 @@ class GymnasiumEnvironments:
         vector_env: environment with autoreset in the same step. `close` closes it.
         name: name for messages and logs.
         seed: environment `i` starts from seed `seed + i`.
+        tell_cut_off: fill `TimeStep.cut_off`.
 
     Raises:
         ValueError: another autoreset mode, or a space that is not supported.
     """
 
-    def __init__(self, vector_env: VectorEnv, *, name: str, seed: int):
+    def __init__(self, vector_env: VectorEnv, *, name: str, seed: int, tell_cut_off: bool = False):
         check_batch(vector_env.num_envs, seed)
         _check_autoreset(vector_env, name)
         actions = action_format(vector_env.single_action_space, name)
         self._vector_env = vector_env
+        self._tell_cut_off = tell_cut_off
         self._seed = seed
         self._to_action = actions.convert
         self._space = vector_env.single_observation_space
@@ -67,7 +77,7 @@ class GymnasiumEnvironments:
 
     def reset(self) -> TimeStep:
         """Restart every stream from its seed; see `Environments.reset`."""
-        result = self._vector_env.reset(seed=self._seed)
+        result = self._call(self._vector_env.reset, seed=self._seed)
         observation, _ = check_parts(result, "reset", self.name)
         check_batch_of(observation, self._space, self.num_envs, "reset", self.name)
         self._accounting.reset()
@@ -78,15 +88,37 @@ class GymnasiumEnvironments:
     def step(self, action: Int[np.ndarray, " B"]) -> TimeStep:
         """Step all environments; see `Environments.step`."""
         check_action(action, self.num_envs, self.num_actions)
-        result = self._vector_env.step(self._to_action(action.astype(np.int64)))
-        observation, reward, terminated, truncated, _ = check_parts(result, "step", self.name)
+        result = self._call(self._vector_env.step, self._to_action(action.astype(np.int64)))
+        observation, reward, terminated, truncated, info = check_parts(result, "step", self.name)
         check_batch_of(observation, self._space, self.num_envs, "step", self.name)
         check_outcomes(reward, terminated, truncated, self.num_envs, self.name)
         self._clock += 1
         frame, single = self._frame(observation), self._reward(np.asarray(reward))
         over = np.logical_or(terminated, truncated)
         episodes, lives = self._accounting.record(reward, over, over, self._clock)
-        return TimeStep(frame, single, over, episodes, lives)
+        cut_off = None
+        if self._tell_cut_off:
+            cut = np.logical_and(truncated, np.logical_not(terminated))
+            cut_off = self._cut_off(np.flatnonzero(cut), observation, info)
+        return TimeStep(frame, single, over, episodes, lives, cut_off)
+
+    def _call(self, method: Callable[..., Any], *values: Any, **named: Any) -> Any:
+        """Call a method of the game, in which `sys.exit` must not end the run without a word."""
+        try:
+            return method(*values, **named)
+        except SystemExit as error:
+            raise BrokenEnvironment(
+                f"{self.name}: {method.__name__}() called sys.exit({error.code!r}): raise an error "
+                "that says what is wrong instead"
+            ) from error
+
+    def _cut_off(
+        self, streams: Int[np.ndarray, " N"], observation: Any, info: Any
+    ) -> CutOff | None:
+        if not len(streams):
+            return None
+        last = with_last_observations(self._vector_env, observation, info, streams, self.name)
+        return CutOff(streams, self._frame(last)[streams])
 
     def snapshot(self) -> dict[str, Any] | None:
         """Return the games' states; None unless the vector environment is `Restorable`."""
@@ -156,6 +188,7 @@ def make_gymnasium(
     seed: int,
     options: Mapping[str, object],
     render: bool,
+    tell_cut_off: bool = False,
 ) -> GymnasiumEnvironments:
     """Make `num_envs` environments of a registered Gymnasium id.
 
@@ -166,6 +199,7 @@ def make_gymnasium(
         seed: environment `i` starts from seed `seed + i`.
         options: keyword arguments for the environment's constructor.
         render: also draw `rgb_array` pictures.
+        tell_cut_off: fill `TimeStep.cut_off`.
 
     Raises:
         ValueError: as in `GymnasiumEnvironments`. Also an option that the constructor does not
@@ -189,6 +223,7 @@ def make_gymnasium(
                 num_envs,
                 vectorization_mode="vector_entry_point" if vectorised else "sync",
                 vector_kwargs=None if vectorised else {"autoreset_mode": AutoresetMode.SAME_STEP},
+                wrappers=[CopiesLast] if tell_cut_off and not vectorised else None,
                 **keywords,
             )
     except (TypeError, LookupError) as error:
@@ -198,7 +233,7 @@ def make_gymnasium(
     except (gymnasium.error.Error, ImportError) as error:
         raise ValueError(f"{display} cannot be made here: {one_line(str(error))}") from error
     try:
-        return GymnasiumEnvironments(vector_env, name=display, seed=seed)
+        return GymnasiumEnvironments(vector_env, name=display, seed=seed, tell_cut_off=tell_cut_off)
     except ValueError:
         vector_env.close()
         raise

@@ -10,17 +10,20 @@ This file relies on these facts about ale-py 0.12, which `tests/envs/` checks:
   difference is the frame at which the present game began. It changes exactly when a game ended,
   also in games without lives. So it gives a game's exact length in emulator frames: with the
   frames before the first decision, and without the frames that game over cut from the last step.
+- Where a game ended, `final_obs` has the old game's last stack, [B, C, H, W]. ale-py breaks off an
+  action at the limit of frames before it reads the screen. So the newest picture of a stack that
+  was cut off is pooled from older screens of at most one agent step before.
 - Each row has newly allocated arrays, which may be written to.
 - A new game's stack holds its first picture last, and zeros before it.
 """
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
-from jaxtyping import Int, UInt8
+from jaxtyping import Bool, Int, UInt8
 
 from fastweights.envs.accounting import Accounting
 from fastweights.envs.flicker import Blanks
-from fastweights.envs.interface import TimeStep, check_action, check_batch
+from fastweights.envs.interface import CutOff, TimeStep, check_action, check_batch
 from fastweights.envs.naming import game_name
 from fastweights.envs.protocols import Protocol
 
@@ -38,6 +41,7 @@ class AtariEnvironments:
         protocol: rules of play and scoring.
         render: also emulate in colour for `render`, at about twice the cost.
         num_threads: threads of emulation; 0 for one a CPU core.
+        tell_cut_off: fill `TimeStep.cut_off`.
 
     Raises:
         ValueError: an argument out of its range.
@@ -52,6 +56,7 @@ class AtariEnvironments:
         protocol: Protocol,
         render: bool = False,
         num_threads: int = 0,
+        tell_cut_off: bool = False,
     ):
         check_batch(num_envs, seed)
         self._emulators = _emulators(rom, num_envs, protocol, num_threads)
@@ -60,6 +65,7 @@ class AtariEnvironments:
         self._accounting = Accounting(num_envs)
         self._blanks = Blanks(num_envs, protocol) if protocol.flicker else None
         self._picture: np.ndarray | None = None
+        self._tell_cut_off = tell_cut_off
         self.name = game_name(rom)
         self.num_envs = num_envs
         self.protocol = protocol
@@ -99,7 +105,17 @@ class AtariEnvironments:
         self._lives, self._game_began = info["lives"], game_began
         reward = reward.astype(np.float32)
         episodes, lives = self._accounting.record(reward, life_over, game_over, clock)
-        return TimeStep(frame, reward, terminated | truncated, episodes, lives)
+        cut_off = self._cut_off(truncated & ~terminated, info) if self._tell_cut_off else None
+        return TimeStep(frame, reward, terminated | truncated, episodes, lives, cut_off)
+
+    def _cut_off(self, cut: Bool[np.ndarray, " B"], info: dict[str, np.ndarray]) -> CutOff | None:
+        if not cut.any():
+            return None
+        streams = np.flatnonzero(cut)
+        frame = info["final_obs"][streams]
+        if self._blanks is not None:
+            self._blanks.blank_last(frame, streams)
+        return CutOff(streams, frame)
 
     def render(self) -> UInt8[np.ndarray, "B H W 3"]:
         """Return the current pictures in colour, in the console's size (210x160 for most games).

@@ -1,5 +1,6 @@
 """Checks that an environment of the user returns what its spaces declare."""
 
+import copy
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -7,6 +8,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
+from gymnasium.vector import VectorEnv
+from gymnasium.vector.utils import concatenate, create_empty_array, iterate
+from jaxtyping import Int
 
 from fastweights.envs.interface import BrokenEnvironment
 from fastweights.envs.observations import in_one_line, parts, parts_of
@@ -82,6 +86,20 @@ class Checked(gymnasium.Wrapper):
                 return
             given = _short(observation)
         raise BrokenEnvironment(_other_observation(self._name, method, given, space))
+
+
+class CopiesLast(gymnasium.Wrapper):
+    """A wrapper that copies the last observation of a cut-off episode.
+
+    The vector environment resets `env`, which may write to the same array, before it is read.
+    """
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
+        """Step the environment; see `gymnasium.Env.step`."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        if truncated:
+            observation = copy.deepcopy(observation)
+        return observation, reward, terminated, truncated, info
 
 
 def _array(value: Any) -> np.ndarray:
@@ -160,6 +178,40 @@ def check_batch_of(observation: Any, space: Space, num_envs: int, method: str, n
         raise BrokenEnvironment(_other_observation(name, method, given, space))
     if not np.can_cast(array.dtype, space.dtype, "same_kind"):
         raise BrokenEnvironment(_other_observation(name, method, f"kind {array.dtype}", space))
+
+
+def with_last_observations(
+    vector_env: VectorEnv,
+    observation: Any,
+    info: Any,
+    streams: Int[np.ndarray, " N"],
+    name: str,
+) -> Any:
+    """Return the batch `observation`, but in `streams` the last ones of the episodes before.
+
+    Raises:
+        BrokenEnvironment: `info` of `vector_env.step` does not hold them.
+    """
+    final = info.get("final_obs") if isinstance(info, dict) else None
+    if final is None:
+        raise BrokenEnvironment(
+            f"{name}: step() cuts episodes off (truncated) without info['final_obs'], which "
+            "--bootstrap-truncated needs: return the last observations there, as Gymnasium's "
+            "vector environments do"
+        )
+    batched, single = vector_env.observation_space, vector_env.single_observation_space
+    each = list(iterate(batched, observation))
+    try:
+        unbatched = isinstance(final, np.ndarray) and final.dtype == object
+        by_env = final if unbatched else list(iterate(batched, final))
+        for stream in streams:
+            each[stream] = by_env[stream]
+        return concatenate(single, each, create_empty_array(single, len(each)))
+    except (TypeError, LookupError, ValueError) as error:
+        raise BrokenEnvironment(
+            f"{name}: step() returned info['final_obs'] = {_short(final)}: return one observation "
+            f"of {in_one_line(single)} for each environment"
+        ) from error
 
 
 def check_outcomes(reward: Any, terminated: Any, truncated: Any, num_envs: int, name: str) -> None:

@@ -38,3 +38,7 @@ class Blanks:
         self._hidden = np.roll(self._hidden, -1, axis=1)
         self._hidden[:, -1] = draws < self._probability
         frame[self._hidden] = 0
+
+    def blank_last(self, frame: UInt8[np.ndarray, "N C H W"], streams: np.ndarray) -> None:
+        """Blank the last stacks of cut-off games, at the times at which pictures are hidden now."""
+        frame[self._hidden[streams]] = 0

@@ -42,6 +42,13 @@ class Life(NamedTuple):
     emulator_frames: int  # the lives of a game sum to the game's
 
 
+class CutOff(NamedTuple):
+    """Streams whose episode a time limit cut off, and what the agent would have seen next."""
+
+    streams: np.ndarray  # [N] int64, rising
+    frame: np.ndarray  # [N, *frame_shape], frame_dtype
+
+
 class TimeStep(NamedTuple):
     """One row of all streams, environment axis B first.
 
@@ -53,6 +60,9 @@ class TimeStep(NamedTuple):
     is_first: np.ndarray  # [B] bool: forget before consuming `frame`
     episodes: tuple[Episode, ...]  # finished by the previous action
     lives: tuple[Life, ...]  # finished by the previous action, game over included
+    # Episodes that a time limit cut off, and that their rules did not end. None: there are none, or
+    # the environments were made without `tell_cut_off=True`.
+    cut_off: CutOff | None = None
 
 
 @runtime_checkable

@@ -51,6 +51,7 @@ def make_environments(
         options=rules.options,
         render=render,
         num_threads=asked or min(num_envs, torch.get_num_threads()),
+        tell_cut_off=options.bootstrap_truncated,
     )
 
 

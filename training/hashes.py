@@ -52,8 +52,12 @@ class Hashes:
 
 def hashed(update: int, rollout: Rollout, learner: Learner) -> Hashed:
     """Return the hashes of the update that `learner` has just made or refused with `rollout`."""
-    weights = learner.network.state_dict()
-    return Hashed(update, learner.steps, digest(rollout._asdict()), digest(weights))
+    weights, seen = learner.network.state_dict(), rollout._asdict()
+    # The hashes of earlier versions lack both.
+    del seen["value"]
+    if not rollout.cut_value.any():
+        del seen["cut_value"]
+    return Hashed(update, learner.steps, digest(seen), digest(weights))
 
 
 def digest(tensors: dict[str, Any]) -> str:

@@ -58,6 +58,9 @@ class RunOptions(CoreSizes):
     orthogonal (gains 0.01 and 1: a policy that is nearly uniform at first)."""
     value_scale: float = 1.0
     """Unit of the value head's output and of the value loss, in discounted clipped rewards."""
+    bootstrap_truncated: bool = False
+    """Where a time limit cuts an episode off, count the value of what would have followed (Pardo et
+    al. 2018); false, as published: the episode counts as ended."""
     num_envs: int = 32
     """Number of environments; in lockstep a multiple of the batch size."""
     batch_size: int = 32

@@ -28,14 +28,17 @@ def network(core: str = "rdn") -> Network:
 
 
 def rollout_of(net: Network) -> Rollout:
-    """Return a rollout of short mazes: off-policy, with resets and rewards outside [-1, 1]."""
+    """Return a rollout of short mazes: off-policy, with resets, and rewards outside [-1, 1]."""
     torch.manual_seed(5)
     actor = Actor(net, envs.make("TMaze", B, seed=1, options={"corridor": 1}))
     actor.collect(9)
     rollout = actor.collect(T).rollout
     assert rollout.is_first[1:].any()
     other_logits = rollout.policy_logits + torch.randn(T, B, 3)
-    return rollout._replace(policy_logits=other_logits, reward=4 * torch.randn(T + 1, B).double())
+    reward = 4 * torch.randn(T + 1, B).double()
+    cut_value = 4 * torch.randn(T, B).double() * (rollout.is_first[1:] & (reward[1:] > -1))
+    assert cut_value.any()
+    return rollout._replace(policy_logits=other_logits, reward=reward, cut_value=cut_value)
 
 
 def gradients(net: Network) -> list[Tensor]:
@@ -57,7 +60,7 @@ def literal_losses(net: Network, r: Rollout, clip: bool = True) -> dict[str, Ten
     targets = vtrace(
         log_rho=((log_pi[:-1] - log_mu) * taken).sum(-1),
         discount=(~r.is_first[1:]).double() * 0.99,
-        reward=reward,
+        reward=reward + 0.99 * r.cut_value,
         value=output.value[:-1],
         bootstrap_value=output.value[-1],
     )

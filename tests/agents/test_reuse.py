@@ -9,6 +9,8 @@ import torch
 from test_learner import B, T, network, rollout_of, updated
 from torch import Tensor
 
+from fastweights import envs
+from fastweights.agents.actor import Actor
 from fastweights.agents.gae import gae
 from fastweights.agents.learner import Learner
 from fastweights.agents.learner_config import LearnerConfig
@@ -33,7 +35,8 @@ def probabilities(net: Network, r: Rollout) -> tuple[Tensor, Tensor, Tensor, Ten
 
 def literal_targets(objective: str, net: Network, r: Rollout) -> tuple[Tensor, Tensor]:
     pi, mu, value, _ = probabilities(net, r)
-    reward, discount = r.reward[1:].clamp(-1, 1), (~r.is_first[1:]).double() * 0.99
+    discount = (~r.is_first[1:]).double() * 0.99
+    reward = r.reward[1:].clamp(-1, 1) + 0.99 * r.cut_value
     given = {"reward": reward, "discount": discount, "value": value[:-1].detach()}
     given["bootstrap_value"] = value[-1].detach()
     if objective == "ppo":
@@ -85,11 +88,35 @@ def test_surrogates_are_the_formulas(objective, normalize, micro_batch):
         torch.testing.assert_close(parameter.grad, wanted, atol=1e-7, rtol=1e-6)
 
 
+@pytest.mark.parametrize("objective", SURROGATES)
+@pytest.mark.parametrize("core", ["lstm", "rdn", "srwm"])
+def test_values_from_acting_save_a_pass_and_give_the_same_update(objective, core, monkeypatch):
+    net = network(core)
+    torch.manual_seed(5)
+    actor = Actor(net, envs.make("TMaze", B, seed=1, options={"corridor": 1}))
+    actor.collect(9)
+    with_values = actor.collect(T, values=True).rollout
+    assert with_values.is_first[1:].any() and with_values.value.any()
+    passes = []
+    forward = Network.forward
+    monkeypatch.setattr(Network, "forward", lambda *a: (passes.append(1), forward(*a))[1])
+    saved, logs = updated(net, with_values, **REUSE, micro_batch=0)
+    made = len(passes)
+    without = with_values._replace(value=with_values.value[:0])
+    usual, usual_logs = updated(net, without, **REUSE, micro_batch=0)
+    assert made == 9 and len(passes) - made == 10  # three passes in thirds, and one for the targets
+    for one, other in zip(saved.parameters(), usual.parameters(), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-9, rtol=0)
+    for name, value in usual_logs.items():
+        torch.testing.assert_close(logs[name], value, atol=1e-8, rtol=0)
+
+
 def test_equal_advantages_are_normalised_to_zero():
     net = network()
     torch.nn.init.zeros_(net.value.weight), torch.nn.init.zeros_(net.value.bias)
     rollout = rollout_of(net)
-    unpaid = rollout._replace(reward=torch.zeros_like(rollout.reward))
+    zeros = torch.zeros_like
+    unpaid = rollout._replace(reward=zeros(rollout.reward), cut_value=zeros(rollout.cut_value))
     _, logs = updated(net, unpaid, **PPO)
     assert logs["pg_loss"] == 0 and logs["gradient_steps"] == 1
 

@@ -26,15 +26,23 @@ LENGTHS = ((5, 3), (1, 2, 7), (4,))  # of each stream's episodes, repeated
 EPISODE_STREAM = 100  # an episode's number is 100 * stream + episode
 
 
+class CountingCut(NamedTuple):
+    streams: np.ndarray
+    frame: np.ndarray
+
+
 class CountingRow(NamedTuple):
     frame: np.ndarray
     reward: np.ndarray
     is_first: np.ndarray
     episodes: tuple
     lives: tuple
+    cut_off: CountingCut | None = None
 
 
 class CountingEnvironments:
+    """Episodes of an even number are cut off, and those of an odd number end by themselves."""
+
     num_envs = B
 
     def reset(self) -> CountingRow:
@@ -46,9 +54,12 @@ class CountingEnvironments:
         lengths = [LENGTHS[b][self.episode[b] % len(LENGTHS[b])] for b in range(B)]
         over = self.time == lengths
         ended = tuple(EPISODE_STREAM * b + self.episode[b] for b in np.flatnonzero(over))
+        cut = np.flatnonzero(over & (self.episode % 2 == 0))
+        cut_off = CountingCut(cut, self._frame()[cut]) if len(cut) else None
         self.episode, self.time = self.episode + over, np.where(over, 0, self.time)
         reward = answer(np.arange(B), action)
-        return CountingRow(self._frame(), reward, over, ended, tuple(-one for one in ended))
+        lives = tuple(-one for one in ended)
+        return CountingRow(self._frame(), reward, over, ended, lives, cut_off)
 
     def _frame(self) -> np.ndarray:
         return np.stack([np.arange(B), self.episode, self.time], 1).astype(np.float32)
@@ -111,7 +122,7 @@ def play(core: str = "counting", lengths=(4, 1, 6, 5, 9)) -> tuple[Network, list
     """Return consecutive rollouts; episodes end inside them and at their first and last rows."""
     model = network(core)
     actor = Actor(model, CountingEnvironments(), generator=torch.Generator().manual_seed(0))
-    return model, [actor.collect(length) for length in lengths]
+    return model, [actor.collect(length, values=True) for length in lengths]
 
 
 def rollouts() -> list[Rollout]:
@@ -181,6 +192,20 @@ def test_learner_sees_the_actors_logits_row_by_row(core):
         output, _ = model(r.frame, r.reward, r.is_first, r.last_action, r.initial_state)
         T = len(r.action)
         torch.testing.assert_close(output.policy_logits[:T], r.policy_logits, atol=1e-12, rtol=0)
+        torch.testing.assert_close(output.value.detach(), r.value, atol=1e-12, rtol=0)
+
+
+def test_reading_the_last_row_for_its_value_changes_nothing():
+    """Neither later actions nor the state that is carried on depend on it."""
+    played = []
+    for values in (False, True):
+        torch.manual_seed(3)
+        actor = Actor(network("rdn"), CountingEnvironments())
+        played.append([actor.collect(4, values=values).rollout for _ in range(3)])
+    for one, other in zip(*played, strict=True):
+        assert len(one.value) == 0 and len(other.value) == 5
+        assert torch.equal(one.action, other.action)
+        assert torch.equal(one.frame, other.frame)
 
 
 def test_align_puts_each_action_beside_its_reward():
@@ -197,6 +222,43 @@ def test_align_discounts_by_whether_the_action_ended_its_episode():
         episode = r.frame[..., 1]
         expected = torch.where(episode[1:] == episode[:-1], 0.9, 0.0)
         torch.testing.assert_close(align(r, 0.9).discount, expected)
+
+
+def test_align_discounts_what_follows_an_episode_that_was_cut_off():
+    for r in rollouts():
+        torch.testing.assert_close(align(r, 0.9).later, 0.9 * r.cut_value)
+
+
+@pytest.mark.parametrize("core", ["feedforward", "lstm", "rdn", "delta_rnn", "counting"])
+def test_the_cut_value_is_that_of_the_episode_played_on(core):
+    """Each episode is unrolled from its beginning, with the frame that followed its last action."""
+    model, played = play(core)
+    rows = [r.rollout for r in played]
+    whole = {
+        name: torch.cat([getattr(r, name)[:-1] for r in rows] + [getattr(rows[-1], name)[-1:]])
+        for name in ("frame", "reward", "is_first", "last_action")
+    }
+    cut_values = torch.cat([r.cut_value for r in rows])
+    assert not cut_values.requires_grad
+    for b in range(B):
+        begins = [*whole["is_first"][:, b].nonzero()[:, 0].tolist()]
+        for start, stop in pairwise(begins):
+            episode = whole["frame"][start, b, 1]
+            assert not cut_values[start : stop - 1, b].any()
+            if episode % 2:
+                assert cut_values[stop - 1, b] == 0
+                continue
+            # The next row has the reward and action of the old episode, and the new one's frame.
+            row = {
+                name: tensor[start : stop + 1, b : b + 1].clone() for name, tensor in whole.items()
+            }
+            row["frame"][-1, 0] = torch.tensor([b, episode, stop - start])
+            row["is_first"][-1] = False
+            output, _ = model(*row.values(), model.initial_state(1))
+            torch.testing.assert_close(
+                cut_values[stop - 1, b], output.value[-1, 0].detach(), atol=1e-12, rtol=0
+            )
+            assert output.value[-1, 0] != 0
 
 
 def test_columns_slice_everything():

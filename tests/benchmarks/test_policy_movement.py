@@ -45,7 +45,8 @@ def test_the_gain_by_hand(objective):
     rows = torch.randn(5, 2), torch.zeros(5, 2, dtype=torch.bool), torch.zeros(5, 2).long()
     state = learner.network.initial_state(2)
     logits = learner.network(frame, *rows, state)[0].policy_logits[:-1].detach()
-    rollout = Rollout(frame, *rows, torch.randint(3, (4, 2)), logits, state)
+    action, none = torch.randint(3, (4, 2)), torch.zeros(4, 2)
+    rollout = Rollout(frame, *rows, action, logits, none, none[:0], state)
     estimates, _ = learner.estimate(rollout)
     a = learner.objective.targets(estimates, learner.config).advantages
     a = (a - a.mean()) / (a - a.mean()).square().mean().sqrt()

@@ -125,6 +125,25 @@ def test_what_breaks_later_is_one_line_too_and_what_was_learned_is_saved(train):
     assert sorted(folders) == ["a", "latest"]
 
 
+@pytest.mark.parametrize("schedule", ["lockstep", "asynchronous"])
+def test_a_game_that_ends_the_program_ends_the_run_with_a_line(
+    schedule, register_game, tmp_path, capsys
+):
+    class Quits(Own):
+        def step(self, action):
+            if self.time == 20:
+                raise SystemExit
+            return super().step(action)
+
+    register_game(GAME, entry_point=Quits)
+    with pytest.raises(SystemExit) as ended:
+        atari.main([*SMALL, "--savedir", str(tmp_path), "--xpid", "a", "--schedule", schedule])
+    assert ended.value.code == 2
+    *_, error = capsys.readouterr().err.splitlines()
+    assert error.startswith(f"error: {GAME}: step() called sys.exit(None): raise an error that")
+    assert (tmp_path / "a" / "model.tar").exists()  # what was learned is saved
+
+
 def test_a_bug_of_the_environments_own_keeps_its_traceback_and_leaves_no_folder(
     register_game, tmp_path
 ):

@@ -36,6 +36,8 @@ def rollout_of(net: Network) -> Rollout:
         last_action=torch.zeros(T + 1, B, dtype=torch.int64),
         action=torch.ones(T, B, dtype=torch.int64),
         policy_logits=torch.randn(T, B, 3),
+        cut_value=torch.zeros(T, B),
+        value=torch.zeros(0, B),
         initial_state=net.initial_state(B),
     )
 

@@ -3,6 +3,7 @@
 import pytest
 from small_runs import GROUPS, StoppingDisplay, logged, train, weights
 
+from fastweights.agents import Learner
 from fastweights.experiments.agents import run
 from fastweights.launch import atari, replay
 from fastweights.records.checkpoints import load_checkpoint
@@ -36,6 +37,27 @@ def test_a_game_is_counted_once_however_often_its_batch_is_used(tmp_path):
     logs = read_logs(tmp_path / "reuse")
     assert logs["games"] == [4 * (5 * update // 9) for update in range(1, 6)]
     assert logs["lives"] == logs["games"]
+
+
+@pytest.mark.parametrize(
+    ("options", "has_values"),
+    [
+        (REUSE, True),
+        ((*REUSE, "--num-envs", 8), False),  # the second batch of a collection has older values
+        ((*REUSE, *GROUPS), False),
+        (("--total-steps", 100), False),  # V-trace computes its targets anew
+    ],
+)
+def test_values_are_kept_from_acting_where_the_learner_has_the_same_weights(
+    options, has_values, tmp_path, monkeypatch
+):
+    learned_from = []
+    update = Learner.update
+    monkeypatch.setattr(Learner, "update", lambda s, r: (learned_from.append(r), update(s, r))[1])
+    assert train(tmp_path, "run", *options) == 0
+    assert len(learned_from) >= 5
+    for rollout in learned_from:
+        assert rollout.value.shape == (6 if has_values else 0, 4)
 
 
 @pytest.mark.parametrize("objective", ["vtrace", "ppo", "appo"])

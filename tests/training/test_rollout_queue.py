@@ -24,6 +24,8 @@ def numbered(first: int, columns: int, version: int = 0) -> Experience:
         last_action=rows,
         action=rows[:1],
         policy_logits=rows[:1, :, None].float(),
+        cut_value=rows[:1].float(),
+        value=rows.float(),
         initial_state=(numbers[:, None].float(), (numbers[:, None].float(),)),
     )
     return Experience(Collected(rollout, [], []), version)

@@ -37,6 +37,8 @@ def rollout_form(network: Network, length: int, streams: int) -> Rollout:
             last_action=torch.empty(seen, dtype=torch.int64),
             action=torch.empty(done, dtype=torch.int64),
             policy_logits=torch.empty(*done, network.config.num_actions),
+            cut_value=torch.empty(done),
+            value=torch.empty(0, streams),
             initial_state=map_state(torch.empty_like, network.initial_state(streams)),
         )
 

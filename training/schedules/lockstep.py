@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import torch
 
-from fastweights.agents import Actor, Network
+from fastweights.agents import OBJECTIVES, Actor, Network
 from fastweights.envs import Environments
 from fastweights.host import Stages, one_line
 from fastweights.records import check_plain
@@ -44,6 +44,7 @@ class LockstepPlan(Plan):
         self, network: Network, environments: Sequence[Environments], step: int, stages: Stages
     ) -> "Lockstep":
         """Return the source of rollouts; see `Plan.source`."""
+        objective = OBJECTIVES[self.options.learner.objective]
         return Lockstep(
             network,
             environments[0],
@@ -53,8 +54,13 @@ class LockstepPlan(Plan):
             streams=self.streams,
             of=self.options.num_envs,
             graphed=self.options.cuda_graphs,
+            values=self._acts_with_learned_weights() and objective.fixes_targets,
             stages=stages,
         )
+
+    def _acts_with_learned_weights(self) -> bool:
+        """Return whether no update comes between a rollout's collection and its own update."""
+        return self.options.num_envs == self.options.batch_size
 
 
 class Lockstep:
@@ -69,6 +75,7 @@ class Lockstep:
         streams: this learner's streams among those of all learners.
         of: number of streams of all learners.
         graphed: passed to the actor.
+        values: whether rollouts have the actor's values, which must be by the learner's weights.
         stages: the stages of the only thread.
     """
 
@@ -85,9 +92,11 @@ class Lockstep:
         streams: range,
         of: int,
         graphed: bool = False,
+        values: bool = False,
         stages: Stages,
     ):
         self.threads = (stages,)
+        self._values = values
         self._environments, self._length, self._version = environments, length, 0
         self._unused = 0  # rollouts collected and not yet learned from completely
         self._actor = Actor(
@@ -118,7 +127,8 @@ class Lockstep:
         """Collect and yield rollouts without end; see `Source.rollouts`."""
         while True:
             self._unused = 1
-            yield Experience(self._actor.collect(self._length), self._version)
+            collected = self._actor.collect(self._length, values=self._values)
+            yield Experience(collected, self._version)
 
     def publish(self, version: int) -> None:
         """Do nothing: the network that learns is the one that acts."""

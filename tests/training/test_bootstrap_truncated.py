@@ -1,0 +1,54 @@
+"""Runs of a game that goes on for ever, in episodes that a time limit cuts off."""
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
+from small_runs import GROUPS, train
+
+from fastweights.training import open_agent
+
+WAGES = "fastweights-tests/Wages-v0"
+REWARD, DISCOUNT, LIMIT = 0.5, 0.9, 4
+LEARNS = ("--core", "feedforward", "--discounting", DISCOUNT, "--env-options")
+LEARNS = (*LEARNS, f"max_episode_steps={LIMIT}", "--learning-rate", 0.03, "--reduction", "mean")
+LEARNS = (*LEARNS, "--total-steps", 1_500, "--env", WAGES)
+
+
+class Wages(gymnasium.Env):
+    """Always shows the same and pays the same."""
+
+    observation_space, action_space = Box(0, 1, (2,)), Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.ones(2, np.float32), {}
+
+    def step(self, action):
+        return np.ones(2, np.float32), REWARD, False, False, {}
+
+
+@pytest.fixture(autouse=True)
+def wages(register_game):
+    register_game(WAGES, entry_point=Wages)
+
+
+def value_of(run) -> float:
+    network = open_agent(run).network
+    row = torch.ones(1, 1, 2), torch.full((1, 1), REWARD), torch.zeros(1, 1, dtype=torch.bool)
+    output, _ = network(*row, torch.zeros(1, 1, dtype=torch.int64), network.initial_state(1))
+    return output.value.item()
+
+
+@pytest.mark.parametrize("schedule", [(), GROUPS], ids=["lockstep", "asynchronous"])
+def test_the_value_is_that_of_the_game_without_a_limit(schedule, tmp_path):
+    assert train(tmp_path, "run", *LEARNS, *schedule, "--bootstrap-truncated") == 0
+    assert value_of(tmp_path / "run") == pytest.approx(REWARD / (1 - DISCOUNT), rel=0.1)
+
+
+def test_as_published_a_cut_off_episode_counts_as_ended(tmp_path):
+    """All steps look alike, so the value is the mean of those with 4, 3, 2 and 1 rewards left."""
+    assert train(tmp_path, "run", *LEARNS, "--unroll-length", LIMIT) == 0
+    left = [REWARD * (1 - DISCOUNT**count) / (1 - DISCOUNT) for count in range(1, LIMIT + 1)]
+    assert value_of(tmp_path / "run") == pytest.approx(sum(left) / LIMIT, rel=0.1)
