@@ -84,6 +84,7 @@ class Learner:
         - `approx_kl` between the acting and the learned policy, in nats;
         - `clip_fraction` of ratios beyond the clip range;
         - `explained_variance` of the value targets, by the first pass;
+        - `value_target_rms`, their root mean square, in discounted clipped rewards;
         - `gradient_steps`, their number; one that `kl_limit` shortened counts as its share.
 
         A loss or gradient that is not finite changes no weight: the rest of the batch is left out,
@@ -293,6 +294,7 @@ class Learner:
         if self.objective.clips:
             logs["clip_fraction"] = mean("clipped") / steps
         logs["explained_variance"] = 1 - residual / variance
+        logs["value_target_rms"] = (total["target_squared"] / total["count"]).sqrt()
         return logs | {"gradient_steps": torch.tensor(made, dtype=torch.float32)}
 
     @contextmanager

@@ -38,6 +38,7 @@ TAGS = {
     "approx_kl": "policy/approx_kl_nats",
     "clip_fraction": "policy/clip_fraction",
     "explained_variance": "value/explained_variance",
+    "value_target_rms": "value/target_rms",
     "feature_variation": "stem/feature_variation",
     "learning_rate": "optimiser/learning_rate",
     "gradient_norm": "optimiser/gradient_norm",

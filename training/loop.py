@@ -45,6 +45,8 @@ from fastweights.training.schedules.experience import (
 )
 
 _CHECK_EVERY = 100  # updates between checks that all learners hold the same weights
+# Updates before a look at the value targets, and how large they may be, in units of --value-scale.
+_LOOK_AT, _LARGE = 20, 10.0
 
 
 class Diverged(UserError):
@@ -160,6 +162,7 @@ class Training:
             losses = {name: float(loss) for name, loss in losses.items()}
         with self.stages("log"):
             self.record(batch.rollout, self.learner)
+            self._look_at_values(losses["value_target_rms"])
         return losses | {
             "step": self.steps,
             "updates": self.learner.updates,
@@ -168,6 +171,18 @@ class Training:
             "policy_lag": lag,
             "learning_rate": self.learner.learning_rate(),
         }
+
+    def _look_at_values(self, rms: float) -> None:
+        """Say once if the value targets are so large that their loss outweighs the policy's."""
+        scale = self.options.value_scale
+        is_time = self.learner.updates == _LOOK_AT and not self.learner.refused_in_a_row
+        if is_time and rms > _LARGE * scale and self.replicas.rank == 0:
+            print(
+                f"note: the value targets are about {rms / scale:,.0f} in units of --value-scale "
+                f"{scale:g}, so the value loss outweighs the policy's: try a new run with "
+                f"--value-scale {float(f'{rms:.1g}'):g}",
+                file=sys.stderr,
+            )
 
     def _hand_on(self, batch: Batch) -> Exception | None:
         """Publish the new weights; return an error, to be raised after the update's row."""

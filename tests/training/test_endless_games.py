@@ -1,4 +1,6 @@
-"""Runs of a game that goes on for ever, in episodes that a time limit cuts off."""
+"""Runs of a game that goes on for ever: time limits, and values far above one."""
+
+import re
 
 import gymnasium
 import numpy as np
@@ -7,6 +9,7 @@ import torch
 from gymnasium.spaces import Box, Discrete
 from small_runs import GROUPS, train
 
+from fastweights.records import read_logs
 from fastweights.training import open_agent
 
 WAGES = "fastweights-tests/Wages-v0"
@@ -21,12 +24,15 @@ class Wages(gymnasium.Env):
 
     observation_space, action_space = Box(0, 1, (2,)), Discrete(2)
 
+    def __init__(self, times: float = 1.0):
+        self.reward = times * REWARD
+
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         return np.ones(2, np.float32), {}
 
     def step(self, action):
-        return np.ones(2, np.float32), REWARD, False, False, {}
+        return np.ones(2, np.float32), self.reward, False, False, {}
 
 
 @pytest.fixture(autouse=True)
@@ -52,3 +58,25 @@ def test_as_published_a_cut_off_episode_counts_as_ended(tmp_path):
     assert train(tmp_path, "run", *LEARNS, "--unroll-length", LIMIT) == 0
     left = [REWARD * (1 - DISCOUNT**count) / (1 - DISCOUNT) for count in range(1, LIMIT + 1)]
     assert value_of(tmp_path / "run") == pytest.approx(sum(left) / LIMIT, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "scale", "said"),
+    [
+        # As long as no value is learned, a step has one to five rewards of 100 left in its rollout.
+        (200.0, 1.0, r"note: the value targets are about 3\d\d in units of --value-scale 1, .*"),
+        (200.0, 300.0, ""),
+        (1.0, 1.0, ""),
+    ],
+)
+def test_large_values_are_named_with_the_scale_that_helps(rewards, scale, said, tmp_path, capsys):
+    options = ("--env", WAGES, "--env-options", f"times={rewards}", "--reward-clipping", "none")
+    options = (*options, "--learning-rate", 0, "--value-scale", scale, "--total-steps", 500)
+    assert train(tmp_path, "run", *options) == 0
+    notes = [line for line in capsys.readouterr().err.splitlines() if "value targets" in line]
+    assert len(notes) == bool(said) and all(map(re.compile(said).match, notes))
+    rms = read_logs(tmp_path / "run")["value_target_rms"]
+    # A row of five rewards and an unlearned value: sum over steps of the discounted rewards left.
+    left = [sum(0.99**k for k in range(count)) for count in range(1, 6)]
+    wanted = REWARD * rewards * np.sqrt(np.mean(np.square(left)))
+    assert rms[19] == pytest.approx(wanted, rel=0.1)
