@@ -1,7 +1,8 @@
 """Any Gymnasium environment as `Environments`: one life an episode, one frame an agent step."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from numbers import Real
 from typing import Any
 
@@ -32,7 +33,7 @@ from fastweights.envs.interface import (
 )
 from fastweights.envs.observations import frame_format
 from fastweights.envs.pictures import NoPictures, as_pictures
-from fastweights.host import did_you_mean, one_line, saying_where
+from fastweights.host import did_you_mean, one_line, reporting_exit, saying_where
 
 UNKNOWN_SPEED = 8.0  # steps a second of a game without `render_fps`
 
@@ -77,7 +78,8 @@ class GymnasiumEnvironments:
 
     def reset(self) -> TimeStep:
         """Restart every stream from its seed; see `Environments.reset`."""
-        result = self._call(self._vector_env.reset, seed=self._seed)
+        with self._reporting_exit("reset()"):
+            result = self._vector_env.reset(seed=self._seed)
         observation, _ = check_parts(result, "reset", self.name)
         check_batch_of(observation, self._space, self.num_envs, "reset", self.name)
         self._accounting.reset()
@@ -88,7 +90,9 @@ class GymnasiumEnvironments:
     def step(self, action: Int[np.ndarray, " B"]) -> TimeStep:
         """Step all environments; see `Environments.step`."""
         check_action(action, self.num_envs, self.num_actions)
-        result = self._call(self._vector_env.step, self._to_action(action.astype(np.int64)))
+        converted = self._to_action(action.astype(np.int64))
+        with self._reporting_exit("step(), or the reset() after an episode,"):
+            result = self._vector_env.step(converted)
         observation, reward, terminated, truncated, info = check_parts(result, "step", self.name)
         check_batch_of(observation, self._space, self.num_envs, "step", self.name)
         check_outcomes(reward, terminated, truncated, self.num_envs, self.name)
@@ -102,15 +106,8 @@ class GymnasiumEnvironments:
             cut_off = self._cut_off(np.flatnonzero(cut), observation, info)
         return TimeStep(frame, single, over, episodes, lives, cut_off)
 
-    def _call(self, method: Callable[..., Any], *values: Any, **named: Any) -> Any:
-        """Call a method of the game, in which `sys.exit` must not end the run without a word."""
-        try:
-            return method(*values, **named)
-        except SystemExit as error:
-            raise BrokenEnvironment(
-                f"{self.name}: {method.__name__}() called sys.exit({error.code!r}): raise an error "
-                "that says what is wrong instead"
-            ) from error
+    def _reporting_exit(self, what: str) -> AbstractContextManager[None]:
+        return reporting_exit(f"{self.name}: {what}", BrokenEnvironment)
 
     def _cut_off(
         self, streams: Int[np.ndarray, " N"], observation: Any, info: Any
@@ -160,7 +157,10 @@ class GymnasiumEnvironments:
         if self._vector_env.render_mode is None:
             raise NoPictures("render() needs render=True at construction")
         try:
-            rendered = self._vector_env.render()
+            with self._reporting_exit("render()"):
+                rendered = self._vector_env.render()
+        except BrokenEnvironment:
+            raise
         except gymnasium.error.Error:  # such as a package that is not installed
             raise
         except Exception as error:
@@ -172,7 +172,8 @@ class GymnasiumEnvironments:
 
     def close(self) -> None:
         """Close the Gymnasium environment."""
-        self._vector_env.close()
+        with self._reporting_exit("close()"):
+            self._vector_env.close()
 
 
 def _is_of_value(error: Exception, options: Mapping[str, object]) -> bool:
@@ -217,7 +218,7 @@ def make_gymnasium(
             check_can_draw(spec, display)
         if not vectorised:
             spec.entry_point = checked(constructor(spec), display)
-        with saying_where():
+        with saying_where(), reporting_exit(f"the constructor of {display}", BrokenEnvironment):
             vector_env = gymnasium.make_vec(
                 spec,
                 num_envs,

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
 from gymnasium.vector import VectorEnv
-from gymnasium.vector.utils import concatenate, create_empty_array, iterate
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 from jaxtyping import Int
 
 from fastweights.envs.interface import BrokenEnvironment
@@ -199,7 +199,8 @@ def with_last_observations(
             "--bootstrap-truncated needs: return the last observations there, as Gymnasium's "
             "vector environments do"
         )
-    batched, single = vector_env.observation_space, vector_env.single_observation_space
+    single = vector_env.single_observation_space
+    batched = batch_space(single, vector_env.num_envs)
     each = list(iterate(batched, observation))
     try:
         unbatched = isinstance(final, np.ndarray) and final.dtype == object

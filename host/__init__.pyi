@@ -68,6 +68,7 @@ from .stopping import stop_signals as stop_signals
 from .typed_fields import typed_values as typed_values
 from .typed_fields import typed_whole as typed_whole
 from .user_modules import import_named as import_named
+from .user_modules import reporting_exit as reporting_exit
 from .user_modules import saying_where as saying_where
 from .waiting import sleep_while_waiting as sleep_while_waiting
 from .whole_numbers import whole_number as whole_number

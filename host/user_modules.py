@@ -31,6 +31,20 @@ def saying_where() -> Iterator[None]:
         raise ValueError(f"{error} ({where})") from error
 
 
+@contextmanager
+def reporting_exit(what: str, kind: type[UserError]) -> Iterator[None]:
+    """Raise `kind`, one line, if the block ends the program: a user's code that it calls.
+
+    `what` did it, for the message, such as `MyGame-v0: render()`.
+    """
+    try:
+        yield
+    except SystemExit as error:
+        raise kind(
+            f"{what} called sys.exit({error.code!r}): raise an error that says what is wrong"
+        ) from error
+
+
 def import_named(name: str, example: str, packages: Collection[str] = ()) -> ModuleType:
     """Import the module of `my_module:name`, also from the current folder.
 
@@ -45,6 +59,7 @@ def import_named(name: str, example: str, packages: Collection[str] = ()) -> Mod
     Raises:
         ValueError: there is no such module; one line.
         BrokenModule: from the `ValueError` that the module raised.
+        UserError: the module called `sys.exit`; one line.
     """
     module = name.rpartition(":")[0]
     if not module or module.startswith("."):
@@ -53,7 +68,8 @@ def import_named(name: str, example: str, packages: Collection[str] = ()) -> Mod
     if "" not in sys.path:
         sys.path.append("")
     try:
-        return importlib.import_module(module)
+        with reporting_exit(f"the module of {name!r}", UserError):
+            return importlib.import_module(module)
     except ModuleNotFoundError as error:
         advice = (
             "it is looked for among installed packages, on PYTHONPATH and in the current folder"
@@ -61,5 +77,7 @@ def import_named(name: str, example: str, packages: Collection[str] = ()) -> Mod
         if error.name in packages:
             advice = f"pip install {error.name}"
         raise ValueError(f"cannot import the module of {name!r}: {error}; {advice}") from error
+    except UserError:
+        raise
     except ValueError as error:
         raise BrokenModule(f"cannot import the module of {name!r}: {error}") from error

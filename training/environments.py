@@ -36,8 +36,11 @@ def make_environments(
     rules: Rules | None = None,
     render: bool = False,
     num_threads: int | None = None,
+    to_learn: bool = False,
 ) -> Environments:
     """Return the environments of a run's options; `rules` and `num_threads` replace its own.
+
+    With `to_learn` they tell what only the learner needs.
 
     Emulators take torch's number of threads where that is 0: ale-py would take all of the machine.
     """
@@ -51,7 +54,7 @@ def make_environments(
         options=rules.options,
         render=render,
         num_threads=asked or min(num_envs, torch.get_num_threads()),
-        tell_cut_off=options.bootstrap_truncated,
+        tell_cut_off=to_learn and options.bootstrap_truncated,
     )
 
 

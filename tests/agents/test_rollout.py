@@ -67,7 +67,7 @@ class CountingEnvironments:
 
 def answer(stream, action):
     """Return the reward for an action; it tells the stream and the action."""
-    return np.asarray(10 * stream + action + 1, np.float32)
+    return np.asarray((10 * stream + action + 1) / 100, np.float32)
 
 
 class Count(NamedTuple):
@@ -206,6 +206,9 @@ def test_reading_the_last_row_for_its_value_changes_nothing():
         assert len(one.value) == 0 and len(other.value) == 5
         assert torch.equal(one.action, other.action)
         assert torch.equal(one.frame, other.frame)
+        assert torch.equal(one.policy_logits, other.policy_logits)
+        for state, same in zip(one.initial_state[0], other.initial_state[0], strict=True):
+            assert torch.equal(state, same)
 
 
 def test_align_puts_each_action_beside_its_reward():

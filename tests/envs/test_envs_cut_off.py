@@ -1,5 +1,7 @@
 """Episodes that a time limit cuts off: the frames that would have followed."""
 
+from itertools import pairwise
+
 import gymnasium
 import numpy as np
 import pytest
@@ -15,27 +17,31 @@ LIMIT = 5
 
 
 class Counts(gymnasium.Env):
-    """Shows its time and seed, in one array that is written to again; ends after `length` steps."""
+    """Shows its time and a random number, in one array that is written to again.
+
+    A game ends after a random number of steps, from `shortest` to `length`.
+    """
 
     action_space = Discrete(2)
 
-    def __init__(self, space="box", length=9):
+    def __init__(self, space="box", length=9, shortest=9):
         one = Box(-100, 100, (2,))
         self.observation_space = {
             "box": one,
             "nested": Tuple((Discrete(20), Dict(at=one))),
             "picture": Box(0, 255, (4, 5, 3), np.uint8),
         }[space]
-        self.length, self.shown = length, np.zeros(2, np.float32)
+        self.length, self.shortest, self.shown = length, shortest, np.zeros(2, np.float32)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.time, self.number = 0, self.np_random.integers(100)
+        self.ends = self.np_random.integers(min(self.shortest, self.length), self.length + 1)
         return self._look(), {}
 
     def step(self, action):
         self.time += 1
-        return self._look(), 1.0, self.time == self.length, False, {}
+        return self._look(), 1.0, self.time == self.ends, False, {}
 
     def _look(self):
         self.shown[:] = self.time, self.number
@@ -76,9 +82,26 @@ def test_the_frames_are_those_of_the_game_without_a_limit(space):
         assert (row.cut_off.frame != row.frame).any()
 
 
+def test_some_games_are_cut_off_while_others_go_on():
+    options = {"shortest": 2, "max_episode_steps": LIMIT}
+    rows = rows_of(COUNTS, 200, num_envs=4, options=options, tell_cut_off=True)
+    told = [(before, row) for before, row in pairwise(rows) if row.cut_off]
+    assert len({tuple(row.cut_off.streams) for _, row in told}) > 4
+    for before, row in told:
+        streams = row.cut_off.streams
+        assert (before.frame[streams, 0] == LIMIT - 1).all() and row.is_first[streams].all()
+        np.testing.assert_array_equal(row.cut_off.frame[:, 0], LIMIT)
+        np.testing.assert_array_equal(row.cut_off.frame[:, 1], before.frame[streams, 1])
+    ends = sum(row.is_first.sum() for row in rows[1:])
+    assert 0 < sum(len(row.cut_off.streams) for _, row in told) < ends
+
+
 def test_episodes_that_end_by_themselves_are_not_cut_off():
     rows = rows_of(
-        COUNTS, 12, options={"length": LIMIT, "max_episode_steps": LIMIT}, tell_cut_off=True
+        COUNTS,
+        12,
+        options={"length": LIMIT, "shortest": LIMIT, "max_episode_steps": LIMIT},
+        tell_cut_off=True,
     )
     assert sum(row.is_first.all() for row in rows) == 3
     assert all(row.cut_off is None for row in rows)
@@ -106,7 +129,7 @@ class Batch(VectorEnv):
     def __init__(self, num_envs, final="array", **_):
         self.num_envs, self.final = num_envs, final
         self.single_observation_space, self.single_action_space = Box(-9, 9, (2,)), Discrete(2)
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.observation_space = None  # nothing else asks for it, either
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
 
@@ -150,19 +173,37 @@ def test_last_observations_that_are_none_are_one_line(final, said, register_game
 
 
 @pytest.mark.parametrize("flicker", [0.0, 0.5])
-def test_an_atari_game_that_is_cut_off(flicker):
-    rules = {"flicker": flicker, "noop_max": 0}
-    cut = rows_of("Breakout", 45, options=rules | {"max_frames": 160}, tell_cut_off=True)
-    free = rows_of("Breakout", 45, options=rules, tell_cut_off=True)
-    ends = [t for t, row in enumerate(cut) if row.cut_off]
-    assert ends and not any(row.cut_off for row in free)
-    row, same = cut[ends[0]], free[ends[0]]
-    last, wanted = row.cut_off.frame, same.frame[row.cut_off.streams]
-    np.testing.assert_array_equal(last[:, :-1], wanted[:, :-1])
-    assert (last[:, -1] != wanted[:, -1]).mean() < 0.02  # ball and paddle, a step apart
-    blank = ~wanted.any(axis=(2, 3))
-    np.testing.assert_array_equal(blank, ~last.any(axis=(2, 3)))
-    assert blank.any() == bool(flicker)
-    assert row.is_first[row.cut_off.streams].all()
-    assert (last != row.frame[row.cut_off.streams]).any()
-    assert not any(told.cut_off for told in rows_of("Breakout", 45, options={"max_frames": 160}))
+def test_atari_games_that_are_cut_off(flicker):
+    """Of six games, some have been lost before the limit."""
+    rules = {"flicker": flicker, "max_frames": 640}
+    cut = rows_of("Breakout", 165, 6, options=rules, tell_cut_off=True)
+    free = rows_of("Breakout", 165, 6, options={"flicker": flicker}, tell_cut_off=True)
+    ((row, same),) = [(one, two) for one, two in zip(cut, free, strict=True) if one.cut_off]
+    assert row.cut_off.streams.tolist() == [2, 4, 5]
+    assert not any(one.cut_off for one in free)
+    for stream, last in zip(row.cut_off.streams, row.cut_off.frame, strict=True):
+        assert row.is_first[stream] and (last != row.frame[stream]).any()
+        wanted = same.frame[stream]
+        np.testing.assert_array_equal(last[:-1], wanted[:-1])
+        assert (last[-1] != wanted[-1]).mean() < 0.01  # ball and paddle, a step apart
+        np.testing.assert_array_equal(last.any((1, 2)), wanted.any((1, 2)))
+    untold = rows_of("Breakout", 45, options={"max_frames": 160})
+    assert not any(one.cut_off for one in untold)
+
+
+def test_a_life_that_ends_in_the_step_of_the_limit_is_not_cut_off(monkeypatch):
+    environments = envs.make(
+        "Breakout", 2, seed=3, options={"max_frames": 160, "noop_max": 0}, tell_cut_off=True
+    )
+    advance = environments._advance
+
+    def lost_in_the_first(action):
+        frame, reward, terminated, truncated, info = advance(action)
+        return frame, reward, terminated | (truncated & [True, False]), truncated, info
+
+    monkeypatch.setattr(environments, "_advance", lost_in_the_first)
+    environments.reset()
+    rows = [environments.step(np.zeros(2, np.int64)) for _ in range(45)]
+    told = [row for row in rows if row.cut_off]
+    assert told and all(row.cut_off.streams.tolist() == [1] for row in told)
+    assert all(row.is_first.all() for row in told)

@@ -125,8 +125,42 @@ def test_what_breaks_later_is_one_line_too_and_what_was_learned_is_saved(train):
     assert sorted(folders) == ["a", "latest"]
 
 
+def exits(self, *_, **__):
+    raise SystemExit(0)
+
+
+@pytest.mark.parametrize(
+    ("method", "says"),
+    [
+        ("__init__", f"the constructor of {GAME} called sys.exit(0): raise an error that says"),
+        ("reset", f"{GAME}: reset() called sys.exit(0)"),
+        ("step", f"{GAME}: step(), or the reset() after an episode, called sys.exit(0)"),
+        ("close", f"{GAME}: close() called sys.exit(0)"),
+    ],
+)
+def test_a_game_that_ends_the_program_is_one_line_and_leaves_no_folder(
+    method, says, register_game, tmp_path, capsys
+):
+    register_game(GAME, entry_point=type("Quits", (Own,), {method: exits}))
+    with pytest.raises(SystemExit) as ended:
+        atari.main([*SMALL, "--savedir", str(tmp_path / "runs")])
+    assert ended.value.code == 2
+    assert f"error: {says}" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_module_that_ends_the_program_is_one_line(own_module, tmp_path, capsys):
+    own_module("quits_at_once", "import sys\nsys.exit(0)\n")
+    with pytest.raises(SystemExit) as ended:
+        atari.main(["--env", "quits_at_once:Game-v0", "--savedir", str(tmp_path / "runs")])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "error: the module of 'quits_at_once:Game-v0' called sys.exit(0)" in said
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize("schedule", ["lockstep", "asynchronous"])
-def test_a_game_that_ends_the_program_ends_the_run_with_a_line(
+def test_a_game_that_ends_the_program_later_ends_the_run_with_a_line(
     schedule, register_game, tmp_path, capsys
 ):
     class Quits(Own):
@@ -140,7 +174,8 @@ def test_a_game_that_ends_the_program_ends_the_run_with_a_line(
         atari.main([*SMALL, "--savedir", str(tmp_path), "--xpid", "a", "--schedule", schedule])
     assert ended.value.code == 2
     *_, error = capsys.readouterr().err.splitlines()
-    assert error.startswith(f"error: {GAME}: step() called sys.exit(None): raise an error that")
+    says = f"error: {GAME}: step(), or the reset() after an episode, called sys.exit(None): raise"
+    assert error.startswith(says)
     assert (tmp_path / "a" / "model.tar").exists()  # what was learned is saved
 
 

@@ -74,7 +74,7 @@ class RemoteActor:
         use_threads(options.num_threads)
         compute_exactly()
         import_core(options.core)
-        environments = make_environments(options, job.num_envs, job.environment_seed)
+        environments = make_environments(options, job.num_envs, job.environment_seed, to_learn=True)
         network = Network(options.network(environments.frame_shape, environments.num_actions))
         self._length, self._network = options.unroll_length, network.to(job.device)
         generator = torch.Generator(job.device).manual_seed(job.action_seed)

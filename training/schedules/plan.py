@@ -109,7 +109,7 @@ class Plan(ABC):
         """
         first = environment_seed(self.options.seed, step, self.streams.start)
         for size in sizes:
-            yield make_environments(self.options, size, first)
+            yield make_environments(self.options, size, first, to_learn=True)
             first += size
 
     def generator(self, step: int, number: int) -> torch.Generator:
