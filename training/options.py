@@ -24,6 +24,9 @@ class RunOptions(CoreSizes):
     env_options: tuple[str, ...] = ()
     """name=value pairs. On Atari they change the protocol (sticky=0.25, frame_stack=1; see
     envs/protocols.py), elsewhere they go to the environment's constructor (corridor=10)."""
+    bootstrap_truncated: bool = False
+    """Where a time limit cuts an episode off, count the value of what would have followed (Pardo et
+    al. 2018); false, as published: the episode counts as ended."""
     protocol: str = "full-game"
     """Atari rules: full-game, published, machado or noop30."""
     core: str = "rdn"
@@ -58,9 +61,6 @@ class RunOptions(CoreSizes):
     orthogonal (gains 0.01 and 1: a policy that is nearly uniform at first)."""
     value_scale: float = 1.0
     """Unit of the value head's output and of the value loss, in discounted clipped rewards."""
-    bootstrap_truncated: bool = False
-    """Where a time limit cuts an episode off, count the value of what would have followed (Pardo et
-    al. 2018); false, as published: the episode counts as ended."""
     num_envs: int = 32
     """Number of environments; in lockstep a multiple of the batch size."""
     batch_size: int = 32

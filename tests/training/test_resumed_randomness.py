@@ -56,8 +56,8 @@ def collected(monkeypatch) -> list[tuple[int, Collected]]:
     """Record every rollout that an actor collects, with its generator's seed."""
     found, collect = [], Actor.collect
 
-    def listen(self, length):
-        found.append((self.generator.initial_seed(), collect(self, length)))
+    def listen(self, length, **how):
+        found.append((self.generator.initial_seed(), collect(self, length, **how)))
         return found[-1][1]
 
     monkeypatch.setattr(Actor, "collect", listen)
