@@ -27,7 +27,7 @@ from fastweights.training import (
 FIRST = ("env", "core", "preset", "total_steps", "seed", "resume")
 # By the folder that uses them; an option that is not here is training's.
 GROUPS = {
-    "Environment (envs/)": ("env", "env_options", "protocol", "bootstrap_truncated", "list_envs"),
+    "Environment (envs/)": ("env", "env_options", "bootstrap_truncated", "protocol", "list_envs"),
     "Memory (cores/)": ("core", "core_*", "bptt", "kernels", "list_cores"),
     "Network (agents/)": (
         *("stem", "precision", "channels_last"),
