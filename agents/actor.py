@@ -119,15 +119,20 @@ class Actor:
         With `values`, the rollout has the value of every row, for which the last one is read, too.
         """
         initial_state, episodes, lives = self.state, [], []
-        seen, decisions, cut_values = [self.seen()[:4]], [], []
-        for _ in range(length):
+        seen, decisions, cut_off = [self.seen()[:4]], [], []
+        for t in range(length):
             decisions.append(self.step())
             seen.append(self.seen()[:4])
-            cut_values.append(self._cut_value(decisions[-1]))
+            if self.row.cut_off is not None:
+                cut_off.append((t, *self._cut_off(self.row.cut_off)))
             episodes.extend(self.row.episodes)
             lives.extend(self.row.lives)
-        value = self._values(decisions) if values else decisions[0].value[None][:0]
+        acted = torch.stack([d.value for d in decisions])
+        value = torch.cat([acted, self._value()]) if values else acted[:0]
         with self.stage("transfer"):
+            cut_value = torch.zeros_like(acted)
+            for t, streams, following in cut_off:
+                cut_value[t, streams] = following
             frame, reward, is_first, last_action = map(torch.cat, zip(*seen, strict=True))
             rollout = Rollout(
                 frame=frame,
@@ -136,7 +141,7 @@ class Actor:
                 last_action=last_action,
                 action=torch.stack([d.action for d in decisions]),
                 policy_logits=torch.stack([d.policy_logits for d in decisions]),
-                cut_value=torch.stack(cut_values),
+                cut_value=cut_value,
                 value=value,
                 initial_state=initial_state,
             )
@@ -174,21 +179,18 @@ class Actor:
             generator.set_state(snapshot["generator"].cpu())
 
     @torch.no_grad()
-    def _values(self, decisions: Sequence[Decision]) -> Float[Tensor, "V B"]:
-        """Return the values of the decisions and of the row after them."""
+    def _value(self) -> Float[Tensor, "1 B"]:
+        """Return the value of the current row, on which nothing is decided."""
         with self.stage("inference"):
-            following, _ = self._act(*self.seen())
-        return torch.stack([*(d.value for d in decisions), following.value[0]])
+            output, _ = self._act(*self.seen())
+        return output.value
 
     @torch.no_grad()
-    def _cut_value(self, decision: Decision) -> Float[Tensor, " B"]:
-        """Return the value of what would have followed in episodes that were cut off; 0 elsewhere.
+    def _cut_off(self, cut_off: Any) -> tuple[Int[Tensor, " N"], Float[Tensor, " N"]]:
+        """Return the streams whose episode was cut off, and the value of what would have followed.
 
-        The network reads it in the state after `decision`, with that decision's reward.
+        The network reads it in the state after the last action, with that action's reward.
         """
-        value, cut_off = torch.zeros_like(decision.value), self.row.cut_off
-        if cut_off is None:
-            return value
         with self.stage("inference"):
             streams = _send(cut_off.streams, self.device)
             frame, reward = _send(cut_off.frame, self.device), self._sent[1][streams]
@@ -196,8 +198,7 @@ class Actor:
             rows = frame, reward, goes_on, self.last_action[streams]
             state = map_state(lambda tensor: tensor[streams], self.state)
             output, _ = self.network(*(row[None] for row in rows), state)
-            value[streams] = output.value[0]
-        return value
+        return streams, output.value[0]
 
     def _look(self, row: Row) -> None:
         self.row = row

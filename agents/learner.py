@@ -240,26 +240,28 @@ class Learner:
 
     @torch.no_grad()
     def _prepared(self, rollout: Rollout) -> _Batch:
-        """Return the whole share of the batch, with targets if the objective fixes them.
-
-        Where the rollout has values, they are by these weights, and so is its policy.
-        """
-        whole = _Batch(rollout, None)
+        """Return the whole share of the batch, with targets if the objective fixes them."""
         if not self.objective.fixes_targets:
-            return whole
-        if len(rollout.value):
-            acting = self._estimates(rollout, rollout.policy_logits, rollout.value)
-            targets = self.objective.targets(acting, self.config)
-        else:
-            parts = []
-            for part in self._micro_batches(whole):
-                with self.stage("gradient"):
-                    estimates, _ = self.estimate(part.rollout)
-                    parts.append(self.objective.targets(estimates, self.config))
-            targets = Targets(*(torch.cat(same, 1) for same in zip(*parts, strict=True)))
+            return _Batch(rollout, None)
+        targets = self._targets(rollout)
         if self.config.normalize_advantages:
             targets = targets._replace(advantages=self._normalized(targets.advantages))
         return _Batch(rollout, targets)
+
+    def _targets(self, rollout: Rollout) -> Targets:
+        """Return the targets by the present weights.
+
+        Where the rollout has values, they are by these weights, and so is its policy.
+        """
+        if len(rollout.value):
+            acting = self._estimates(rollout, rollout.policy_logits, rollout.value)
+            return self.objective.targets(acting, self.config)
+        parts = []
+        for part in self._micro_batches(_Batch(rollout, None)):
+            with self.stage("gradient"):
+                estimates, _ = self.estimate(part.rollout)
+                parts.append(self.objective.targets(estimates, self.config))
+        return Targets(*(torch.cat(same, 1) for same in zip(*parts, strict=True)))
 
     def _normalized(self, advantages: Float[Tensor, "T B"]) -> Float[Tensor, "T B"]:
         """Return advantages with mean 0 and deviation 1 over all learners' parts of the batch."""

@@ -156,16 +156,14 @@ class GymnasiumEnvironments:
         """
         if self._vector_env.render_mode is None:
             raise NoPictures("render() needs render=True at construction")
-        try:
-            with self._reporting_exit("render()"):
+        with self._reporting_exit("render()"):
+            try:
                 rendered = self._vector_env.render()
-        except BrokenEnvironment:
-            raise
-        except gymnasium.error.Error:  # such as a package that is not installed
-            raise
-        except Exception as error:
-            said = one_line(f"{type(error).__name__}: {error}")
-            raise BrokenEnvironment(f"{self.name}: render() raised {said}") from error
+            except gymnasium.error.Error:  # such as a package that is not installed
+                raise
+            except Exception as error:
+                said = one_line(f"{type(error).__name__}: {error}")
+                raise BrokenEnvironment(f"{self.name}: render() raised {said}") from error
         pictures = as_pictures(rendered, self.name, self._drawn)
         self._drawn = pictures.shape[1:]
         return pictures

@@ -67,17 +67,15 @@ def import_named(name: str, example: str, packages: Collection[str] = ()) -> Mod
         raise ValueError(f"the module of {name!r} {begins}: give {example}")
     if "" not in sys.path:
         sys.path.append("")
-    try:
-        with reporting_exit(f"the module of {name!r}", UserError):
+    with reporting_exit(f"the module of {name!r}", UserError):
+        try:
             return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        advice = (
-            "it is looked for among installed packages, on PYTHONPATH and in the current folder"
-        )
-        if error.name in packages:
-            advice = f"pip install {error.name}"
-        raise ValueError(f"cannot import the module of {name!r}: {error}; {advice}") from error
-    except UserError:
-        raise
-    except ValueError as error:
-        raise BrokenModule(f"cannot import the module of {name!r}: {error}") from error
+        except ModuleNotFoundError as error:
+            advice = (
+                "it is looked for among installed packages, on PYTHONPATH and in the current folder"
+            )
+            if error.name in packages:
+                advice = f"pip install {error.name}"
+            raise ValueError(f"cannot import the module of {name!r}: {error}; {advice}") from error
+        except ValueError as error:
+            raise BrokenModule(f"cannot import the module of {name!r}: {error}") from error
