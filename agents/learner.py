@@ -26,6 +26,7 @@ from fastweights.agents.vtrace import Targets
 
 LOSSES = ("total_loss", "pg_loss", "baseline_loss", "entropy_loss")
 _TINY = 1e-8  # added to the advantages' standard deviation
+_FOLLOW = 0.1  # weight of a batch in the moving mean of squared value targets
 
 
 class _Batch(NamedTuple):
@@ -95,6 +96,8 @@ class Learner:
         with self._all_or_nothing() as before:
             self._anneal()
             taken, made, refused = self._learn(self._prepared(rollout), before)
+            if self.network.value.normalize and not refused:
+                self._follow_targets(taken)
         self.steps += length * streams * self.replicas.count
         self.updates += len(taken) > refused
         self.refused += refused
@@ -179,7 +182,7 @@ class Learner:
         config, objective = self.config, self.objective
         estimates, logits = self.estimate(batch.rollout)
         targets = batch.targets or objective.targets(estimates, config)
-        unit = self.network.config.value_scale
+        unit = self.network.value.scale
         policy = objective.policy_loss(estimates, targets.advantages, config).sum()
         values = baseline_loss(
             estimates.value / unit, targets.value_targets / unit, config.huber_delta
@@ -285,12 +288,11 @@ class Learner:
         def mean(name: str) -> Tensor:
             return torch.stack([sums[name] for sums in taken]).mean()
 
-        first = taken[: self.config.minibatches]
-        total = {name: sum(sums[name] for sums in first) for name in first[0]}
+        total = self._first_pass(taken)
         variance = total["target_squared"] - total["target"].square() / total["count"]
         residual = total["error_squared"] - total["error"].square() / total["count"]
         logs = {name: mean(name) for name in (*LOSSES, "gradient_norm")}
-        steps = total["count"] / len(first)  # agent steps of a minibatch
+        steps = taken[0]["count"]  # agent steps of a minibatch
         logs["entropy"] = mean("entropy") / steps
         logs["approx_kl"] = mean("kl") / steps
         if self.objective.clips:
@@ -298,6 +300,17 @@ class Learner:
         logs["explained_variance"] = 1 - residual / variance
         logs["value_target_rms"] = (total["target_squared"] / total["count"]).sqrt()
         return logs | {"gradient_steps": torch.tensor(made, dtype=torch.float32)}
+
+    def _first_pass(self, taken: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+        """Return the sums of the first pass over a batch, of which `taken` has each minibatch."""
+        first = taken[: self.config.minibatches]
+        return {name: sum(sums[name] for sums in first) for name in first[0]}
+
+    def _follow_targets(self, taken: Sequence[dict[str, Tensor]]) -> None:
+        """Let the unit of values follow the targets: their mean at first, then a moving mean."""
+        total = self._first_pass(taken)
+        weight = max(1 / (self.updates + 1), _FOLLOW)
+        self.network.value.follow(total["target_squared"] / total["count"], weight)
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[dict[str, Tensor]]:

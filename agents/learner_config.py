@@ -60,7 +60,7 @@ class LearnerConfig:
     grad_norm_clipping: float = 40.0  # Largest Euclidean norm of the whole gradient.
     discounting: float = 0.99  # Discount of rewards per agent step.
     baseline_cost: float = 0.5  # Weight of the value loss.
-    # Error of a value, in units of `value_scale`, beyond which its loss is linear instead of
+    # Error of a value, in its unit (`value_scale`), beyond which its loss is linear instead of
     # squared (Huber 1964), so that rare large returns do not dominate the gradient; None: never.
     huber_delta: float | None = None
     entropy_cost: float = 0.01  # Weight of the policy's entropy, in nats.

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from fastweights.agents.stem import apply_over_time, build_stem
+from fastweights.agents.value_head import ValueHead
 from fastweights.cores import build_core, core_kind, unroll_truncated
 from fastweights.host import one_of
 from fastweights.kernels import State, forget
@@ -33,6 +34,7 @@ class NetworkConfig:
     head_norm: bool = False  # normalise the core's output before the heads
     head_init: str = "torch"  # initial weights of the heads; see `RunOptions.head_init`
     value_scale: float = 1.0  # unit of the value head's output, in discounted returns
+    normalize_values: bool = False  # let that unit follow the values' targets
 
     def __post_init__(self) -> None:
         one_of("head_init", self.head_init, ("torch", "orthogonal"))
@@ -64,7 +66,7 @@ class Network(nn.Module):
         size = self.core.output_size
         self.head_norm = nn.LayerNorm(size) if config.head_norm else nn.Identity()
         self.policy = nn.Linear(size, config.num_actions)
-        self.value = nn.Linear(size, 1)
+        self.value = ValueHead(size, config.value_scale, config.normalize_values)
         if config.head_init == "orthogonal":
             _draw_orthogonal(self.policy, gain=0.01)
             _draw_orthogonal(self.value, gain=1.0)
@@ -119,8 +121,7 @@ class Network(nn.Module):
 
     def _heads(self, y: Float[Tensor, "*T B E"]) -> NetworkOutput:
         y = self.head_norm(y)
-        value = self.value(y).squeeze(-1) * self.config.value_scale
-        return NetworkOutput(self.policy(y), value)
+        return NetworkOutput(self.policy(y), self.value(y))
 
     def _core_input(
         self,

@@ -97,8 +97,8 @@ class VersionedConfig(DeltaRuleConfig):
     """Options of a stack whose fast network has versions."""
 
     version: str = "B"
-    """Version of the fast network by the paper's letter (Irie et al. 2021, A.2): A or B; of the
-    Delta LSTM A, B, C or D."""
+    """Version of the fast network (Irie et al. 2021, A.2): A or B; of the Delta LSTM A, B, C or
+    D."""
 
     def of_memory(self) -> tuple[Any, ...]:
         """Return the arguments of the memory's constructor."""

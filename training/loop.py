@@ -174,13 +174,13 @@ class Training:
 
     def _look_at_values(self, rms: float) -> None:
         """Say once if the value targets are so large that their loss outweighs the policy's."""
-        scale = self.options.value_scale
+        scale = float(self.learner.network.value.scale)
         is_time = self.learner.updates == _LOOK_AT and not self.learner.refused_in_a_row
         if is_time and rms > _LARGE * scale and self.replicas.rank == 0:
             print(
                 f"note: the value targets are about {rms / scale:,.0f} in units of --value-scale "
                 f"{scale:g}, so the value loss outweighs the policy's: try a new run with "
-                f"--value-scale {float(f'{rms:.1g}'):g}",
+                "--normalize-values",
                 file=sys.stderr,
             )
 

@@ -102,12 +102,13 @@ def maze(core: str) -> RunOptions:
 
 
 def vectors(core: str) -> RunOptions:
-    """Return options for minutes on one CPU core, for games without pictures (POPGym)."""
+    """Return options for minutes on one CPU core, for games without pictures, also your own."""
     blocks = {"width": 64, "heads": 4, "layers": 2, "feedforward": 128, **NOT_AS_PUBLISHED}
     return RunOptions(
         env="popgym:popgym-RepeatPreviousEasy-v0",
         core=core,
         head_init="orthogonal",
+        normalize_values=True,
         num_envs=64,
         batch_size=64,
         unroll_length=64,

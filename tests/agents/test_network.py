@@ -65,7 +65,7 @@ def test_heads_read_the_core(rows):
         -1,
     )
     torch.testing.assert_close(logits, net.policy(features), atol=1e-12, rtol=0)
-    torch.testing.assert_close(value, net.value(features)[..., 0], atol=1e-12, rtol=0)
+    torch.testing.assert_close(value, net.value(features), atol=1e-12, rtol=0)
 
 
 def test_the_core_sees_rewards_clipped_to_one(rows):

@@ -2,7 +2,6 @@
 
 import copy
 from contextlib import nullcontext
-from dataclasses import replace
 
 import pytest
 import torch
@@ -363,9 +362,8 @@ def test_streams_that_cannot_be_shared_out_are_refused():
 def with_a_unit_of_four(net: Network) -> Network:
     """Return a copy that has the same values, in a unit of 4."""
     scaled = copy.deepcopy(net)
-    scaled.config = replace(net.config, value_scale=4.0)
     with torch.no_grad():
-        scaled.value.weight.div_(4), scaled.value.bias.div_(4)
+        scaled.value.weight.div_(4), scaled.value.bias.div_(4), scaled.value.scale.mul_(4)
     return scaled
 
 

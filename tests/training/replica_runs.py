@@ -37,6 +37,7 @@ ATARI = ("--env", "Qbert", "--stem", "shallow", "--num-envs", "2", "--batch-size
 ATARI = (*ATARI, "--total-steps", "40")
 REUSE = ("--objective", "ppo", "--epochs", "2", "--minibatches", "2", "--optimizer", "adam")
 REUSE = (*REUSE, "--normalize-advantages", "--reduction", "mean", "--learning-rate", "1e-3")
+REUSE = (*REUSE, "--normalize-values", "--value-scale", "0.01")  # a unit that moves
 LIMIT = ("--kl-limit", "1e-4")  # shortens some first steps, and ends some batches early
 TESTED = ("--evaluate-every", "80", "--evaluate-episodes", "2")
 LONG = ("--total-steps", "100000000")

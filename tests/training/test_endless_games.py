@@ -61,17 +61,18 @@ def test_as_published_a_cut_off_episode_counts_as_ended(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rewards", "scale", "said"),
+    ("rewards", "unit", "said"),
     [
         # As long as no value is learned, a step has one to five rewards of 100 left in its rollout.
-        (200.0, 1.0, r"note: the value targets are about 3\d\d in units of --value-scale 1, .*"),
-        (200.0, 300.0, ""),
-        (1.0, 1.0, ""),
+        (200.0, (), r"note: the value targets are about 3\d\d in units of --value-scale 1, .*"),
+        (200.0, ("--value-scale", 300), ""),
+        (200.0, ("--normalize-values",), ""),
+        (1.0, (), ""),
     ],
 )
-def test_large_values_are_named_with_the_scale_that_helps(rewards, scale, said, tmp_path, capsys):
+def test_large_values_are_named_with_what_helps(rewards, unit, said, tmp_path, capsys):
     options = ("--env", WAGES, "--env-options", f"times={rewards}", "--reward-clipping", "none")
-    options = (*options, "--learning-rate", 0, "--value-scale", scale, "--total-steps", 500)
+    options = (*options, "--learning-rate", 0, *unit, "--total-steps", 500)
     assert train(tmp_path, "run", *options) == 0
     notes = [line for line in capsys.readouterr().err.splitlines() if "value targets" in line]
     assert len(notes) == bool(said) and all(map(re.compile(said).match, notes))

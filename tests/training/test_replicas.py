@@ -103,6 +103,11 @@ def test_the_kl_limit_shortened_a_first_step_and_left_other_batches_whole(runs):
     assert 0 < min(made) < 1 and max(made) == 4
 
 
+def test_two_learners_have_the_unit_of_values_of_all_streams(runs):
+    one, two = (runs.weights(f"reuse-{count}", 0)["value.scale"] for count in ("one", "two"))
+    assert one > 0.01 and two == pytest.approx(one.item(), rel=1e-5)
+
+
 @pytest.mark.faults
 @pytest.mark.parametrize(("one", "several"), [("one", "four"), ("mean-one", "mean-two")])
 def test_four_learners_and_mean_losses_equal_one_learner(one, several, long_runs):

@@ -124,6 +124,7 @@ WHOLE = {
     "sample reuse": (
         *("--env", "TMaze", *MEMORY, "--objective", "ppo", "--optimizer", "adam"),
         *("--epochs", 2, "--minibatches", 2, "--normalize-advantages"),
+        *("--normalize-values", "--value-scale", 0.01),  # a unit that moves
     ),
     "two batches a collection": ("--env", "TMaze", *MEMORY, "--batch-size", 2),
 }

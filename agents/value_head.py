@@ -1,0 +1,44 @@
+"""The value head, whose unit may follow the values that it learns."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class ValueHead(nn.Linear):
+    """A linear layer that estimates discounted returns, in a unit of their own size.
+
+    Where returns are far from 1, weights of a usual size cannot express them, and their squared
+    errors outweigh the policy's loss. The layer's output times `scale` is the value, and the loss
+    counts errors in units of `scale`.
+
+    Args:
+        in_features: size E of the input.
+        scale: the unit, in discounted clipped rewards.
+        normalize: let the unit follow the values' targets; `scale` is then its lower bound.
+    """
+
+    scale: Float[Tensor, ""]
+
+    def __init__(self, in_features: int, scale: float = 1.0, normalize: bool = False):
+        super().__init__(in_features, 1)
+        self.normalize, self.lower_bound = normalize, scale
+        self.register_buffer("scale", torch.tensor(float(scale)), persistent=normalize)
+
+    def forward(self, y: Float[Tensor, "*T B E"]) -> Float[Tensor, "*T B"]:
+        """Return the values, in discounted clipped rewards."""
+        return super().forward(y).squeeze(-1) * self.scale
+
+    @torch.no_grad()
+    def follow(self, mean_square: Float[Tensor, ""], weight: float) -> None:
+        """Move the squared unit towards the targets' `mean_square` by the share `weight`.
+
+        The layer's weights change inversely, so that the values stay the same. This is PopArt (van
+        Hasselt et al. 2016, section 2.1) without its shift, which the bias can learn. The lower
+        bound keeps rare rewards from being magnified.
+        """
+        wanted = mean_square.clamp(min=self.lower_bound**2).to(self.scale.dtype)
+        scale = torch.lerp(self.scale.square(), wanted, weight).sqrt()
+        self.weight.mul_(self.scale / scale)
+        self.bias.mul_(self.scale / scale)
+        self.scale.copy_(scale)
