@@ -88,30 +88,29 @@ class Learner:
         - `value_target_rms`, their root mean square, in discounted clipped rewards;
         - `gradient_steps`, their number; one that `kl_limit` shortened counts as its share.
 
-        A loss or gradient that is not finite changes no weight: the rest of the batch is left out,
+        A loss or gradient that is not finite changes no output: the rest of the batch is left out,
         and the batch is counted as refused. If a stage raises, weights, optimiser and counters are
         as they were before the batch.
         """
         length, streams = rollout.action.shape
-        with self._all_or_nothing() as before:
+        with self._all_or_nothing():
             self._anneal()
-            taken, made, refused = self._learn(self._prepared(rollout), before)
-            if self.network.value.normalize and not refused:
-                self._follow_targets(taken)
+            batch = self._prepared(rollout)
+            taken, made, refused = self._learn(batch)
+            if batch.targets is None and self.network.value.normalize:
+                first = self._first_pass(taken)
+                self._follow(first["target_squared"] / first["count"])
         self.steps += length * streams * self.replicas.count
         self.updates += len(taken) > refused
         self.refused += refused
         self.refused_in_a_row = self.refused_in_a_row + 1 if refused else 0
         return self._logs(taken, made)
 
-    def _learn(
-        self, batch: _Batch, before: dict[str, Tensor]
-    ) -> tuple[list[dict[str, Tensor]], float, bool]:
-        """Return the sums of each gradient pass, the steps made, and whether one was refused.
-
-        `before` has the weights before the batch, if it may have several steps.
-        """
-        limit = self.config.kl_limit
+    def _learn(self, batch: _Batch) -> tuple[list[dict[str, Tensor]], float, bool]:
+        """Return the sums of each gradient pass, the steps made, and whether one was refused."""
+        limit, before = self.config.kl_limit, []
+        if limit is not None:
+            before = [weight.detach().clone() for weight in self.network.parameters()]
         taken: list[dict[str, Tensor]] = []
         for minibatch in self._minibatches(batch):
             sums = self._gradient(minibatch)
@@ -247,6 +246,8 @@ class Learner:
         if not self.objective.fixes_targets:
             return _Batch(rollout, None)
         targets = self._targets(rollout)
+        if self.network.value.normalize:
+            self._follow(self._mean(targets.value_targets.square()))
         if self.config.normalize_advantages:
             targets = targets._replace(advantages=self._normalized(targets.advantages))
         return _Batch(rollout, targets)
@@ -268,21 +269,26 @@ class Learner:
 
     def _normalized(self, advantages: Float[Tensor, "T B"]) -> Float[Tensor, "T B"]:
         """Return advantages with mean 0 and deviation 1 over all learners' parts of the batch."""
-        count = advantages.numel() * self.replicas.count
-        total = advantages.sum()
+        centred = advantages - self._mean(advantages)
+        return centred / (self._mean(centred.square()).sqrt() + _TINY)
+
+    def _mean(self, values: Float[Tensor, "T B"]) -> Float[Tensor, ""]:
+        """Return the mean over all learners' parts of the batch."""
+        total = values.sum()
         with self.stage("exchange"):
             self.replicas.sum([total])
-        centred = advantages - total / count
-        squares = centred.square().sum()
-        with self.stage("exchange"):
-            self.replicas.sum([squares])
-        return centred / ((squares / count).sqrt() + _TINY)
+        return total / (values.numel() * self.replicas.count)
+
+    def _follow(self, mean_square: Float[Tensor, ""]) -> None:
+        """Let the unit of values follow their targets: the mean of batches, then a moving mean."""
+        if bool(mean_square.isfinite()):
+            self.network.value.follow(mean_square, max(1 / (self.updates + 1), _FOLLOW))
 
     @torch.no_grad()
-    def _shorten(self, before: dict[str, Tensor], share: float) -> None:
+    def _shorten(self, before: Sequence[Tensor], share: float) -> None:
         """Go back to `share` of the way from the weights before the batch to the present ones."""
-        for name, weight in self.network.named_parameters():
-            weight.lerp_(before[name], 1 - share)
+        for weight, earlier in zip(self.network.parameters(), before, strict=True):
+            weight.lerp_(earlier, 1 - share)
 
     def _logs(self, taken: Sequence[dict[str, Tensor]], made: float) -> dict[str, Tensor]:
         def mean(name: str) -> Tensor:
@@ -306,25 +312,19 @@ class Learner:
         first = taken[: self.config.minibatches]
         return {name: sum(sums[name] for sums in first) for name in first[0]}
 
-    def _follow_targets(self, taken: Sequence[dict[str, Tensor]]) -> None:
-        """Let the unit of values follow the targets: their mean at first, then a moving mean."""
-        total = self._first_pass(taken)
-        weight = max(1 / (self.updates + 1), _FOLLOW)
-        self.network.value.follow(total["target_squared"] / total["count"], weight)
-
     @contextmanager
-    def _all_or_nothing(self) -> Iterator[dict[str, Tensor]]:
-        """Restore weights and optimiser if a batch of several gradient steps is interrupted.
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Restore weights and optimiser if a batch that changes them several times is cut short.
 
-        Provides the copy of the weights; it is empty for a single step, which needs none.
+        A single gradient step needs no copies.
         """
-        if not self.config.reuses_batches:
-            yield {}
+        if not self.config.reuses_batches and not self.network.value.normalize:
+            yield
             return
         weights = {name: w.detach().clone() for name, w in self.network.state_dict().items()}
         optimizer = copy.deepcopy(self.optimizer.state_dict())
         try:
-            yield weights
+            yield
         except BaseException:
             self.network.load_state_dict(weights)
             self.optimizer.load_state_dict(optimizer)

@@ -19,11 +19,11 @@ from fastweights.cores import CORES
 T, B = 7, 6
 
 
-def network(core: str = "rdn") -> Network:
+def network(core: str = "rdn", **more) -> Network:
     tiny = {"layers": 1, "width": 8, "heads": 2, "feedforward": 8}
     options = tuple((key, tiny[key]) for key in CORES[core].options() if key in tiny)
     return Network(
-        NetworkConfig(frame_shape=(4,), num_actions=3, core=core, core_options=options)
+        NetworkConfig(frame_shape=(4,), num_actions=3, core=core, core_options=options, **more)
     ).double()
 
 

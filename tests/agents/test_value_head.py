@@ -1,14 +1,20 @@
 """The value head's unit: fixed, or following the values' targets."""
 
 import copy
+from contextlib import nullcontext
 
 import pytest
 import torch
-from test_learner import B, T, network, rollout_of
+from test_learner import network, rollout_of
 
 from fastweights.agents.learner import Learner
 from fastweights.agents.learner_config import LearnerConfig
 from fastweights.agents.value_head import ValueHead
+
+
+class Stop(Exception):
+    """Raised by a stage to interrupt an update."""
+
 
 LARGE = {"reward_clipping": "none", "discounting": 0.5}
 
@@ -36,9 +42,7 @@ def test_only_a_unit_that_moves_is_part_of_the_weights():
 
 def normalizing(**config) -> Learner:
     """Return a learner whose values are normalised."""
-    net = network()
-    net.value.normalize = True
-    return Learner(net, LearnerConfig(**LARGE, **config))
+    return Learner(network(normalize_values=True), LearnerConfig(**LARGE, **config))
 
 
 @pytest.mark.parametrize("objective", ["vtrace", "ppo", "appo"])
@@ -57,19 +61,44 @@ def test_the_squared_unit_is_the_mean_of_ten_batches_and_then_a_moving_mean(obje
     assert learner.updates == 13
 
 
-def test_losses_and_gradients_are_those_of_a_fixed_unit_of_that_size():
-    learner = normalizing(objective="ppo")
-    rollout = rollout_of(learner.network)
-    learner.update(rollout)
-    fixed = copy.deepcopy(learner.network)
+@pytest.mark.parametrize("objective", ["ppo", "appo"])
+@pytest.mark.parametrize("limit", [None, 1e-3])
+def test_the_first_batch_is_learned_in_its_own_unit(objective, limit):
+    """As with a fixed unit of that size, also where the only step is shortened."""
+    reuse = {"epochs": 2, "minibatches": 3, "kl_limit": limit, "optimizer": "adam"}
+    learner = normalizing(objective=objective, learning_rate=0.02, **reuse)
+    net, rollout = learner.network, rollout_of(learner.network)
+    acting = net(*rollout[:4], rollout.initial_state)[0].policy_logits[:-1].detach()
+    rollout, fixed = rollout._replace(policy_logits=acting), copy.deepcopy(net)
+    ours = learner.update(rollout)
+    unit = learner.network.value.scale
+    fixed.value.follow(unit**2, 1.0)
     fixed.value.normalize = False
-    assert fixed.value.scale > 1
-    other = Learner(fixed, learner.config)
-    other.load_state_dict(copy.deepcopy(learner.state_dict()))
-    ours, theirs = learner.update(rollout), other.update(rollout)
-    assert ours == theirs
-    y = torch.randn(T, B, learner.network.core.output_size).double()
-    torch.testing.assert_close(learner.network.value(y), fixed.value(y))
+    theirs = Learner(fixed, learner.config).update(rollout)
+    assert unit > 1 and (0 < ours["gradient_steps"] < 1 if limit else ours["gradient_steps"] == 6)
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(learner.network.state_dict(), fixed.state_dict())
+
+
+@pytest.mark.parametrize("objective", ["vtrace", "ppo"])
+@pytest.mark.parametrize("reuse", [{}, {"epochs": 2, "minibatches": 3}])
+def test_a_batch_cut_short_leaves_the_unit(objective, reuse):
+    learner = normalizing(objective=objective, **reuse)
+    rollout = rollout_of(learner.network)
+    before = copy.deepcopy(learner.network.state_dict())
+    units = []
+
+    def stage(name):
+        if name == "optimise":
+            units.append(learner.network.value.scale.item())
+            raise Stop
+        return nullcontext()
+
+    learner.stage = stage
+    with pytest.raises(Stop):
+        learner.update(rollout)
+    assert (units[0] > 1) == (objective == "ppo")  # of V-trace the targets are known later
+    torch.testing.assert_close(learner.network.state_dict(), before, atol=0, rtol=0)
 
 
 def test_a_refused_batch_leaves_the_unit():
