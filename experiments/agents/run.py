@@ -205,12 +205,11 @@ def _say_what(options: RunOptions, network: Network, plan: Plan, path: Path) -> 
         flush=True,
     )
     is_published_length = options.learner.total_steps == LearnerConfig.total_steps
-    if is_published_length and rules and plan.learner.type == "cpu":
-        print(
-            f"note: {options.learner.total_steps:,} agent steps take days without a GPU; --preset "
-            "quick learns in minutes, --preset afternoon in an hour",
-            file=sys.stderr,
-        )
+    shorter = "days without a GPU; --preset quick learns in minutes, --preset afternoon in an hour"
+    if not has_pictures:
+        shorter = "hours; --preset vectors learns in minutes"
+    if is_published_length and (rules or not has_pictures) and plan.learner.type == "cpu":
+        print(f"note: {options.learner.total_steps:,} agent steps take {shorter}", file=sys.stderr)
 
 
 def _say_how_to_go_on(options: RunOptions, path: Path, steps: int) -> None:

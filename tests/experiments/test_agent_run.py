@@ -74,9 +74,13 @@ def test_a_run_says_only_what_applies_to_it(options, said, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("steps", [[], ["--total-steps", "100000"]], ids=["published", "shorter"])
-def test_a_run_for_days_names_the_presets_for_a_laptop(steps, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("env", "preset"), [(["Pong", "--stem", "shallow"], "quick"), (["Catch"], "vectors")]
+)
+def test_a_long_run_names_presets_for_a_laptop(env, preset, steps, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("fastweights.experiments.agents.run.ProgressDisplay", StoppingDisplay)
-    small = [*small_runs.SMALL, "--core", "feedforward", "--stem", "shallow", "--device", "cpu"]
+    small = [*small_runs.SMALL, "--core", "feedforward", "--device", "cpu"]
     where = ["--savedir", str(tmp_path), "--xpid", "run"]
-    assert atari.main(["--env", "Pong", *small, *where, *steps]) == 130
-    assert ("--preset quick learns in minutes" in capsys.readouterr().err) == (not steps)
+    assert atari.main(["--env", *env, *small, *where, *steps]) == 130
+    notes = [line for line in capsys.readouterr().err.splitlines() if "learns in minutes" in line]
+    assert [f"--preset {preset} " in note for note in notes] == [True] * (not steps)
