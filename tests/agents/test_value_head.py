@@ -25,11 +25,12 @@ def test_the_unit_follows_the_targets_and_the_values_stay(scale, mean_square, we
     torch.manual_seed(1)
     head = ValueHead(6, scale, normalize=True).double()
     y = torch.randn(5, 6).double()
-    before = head(y)
+    before, unit = head(y), head.scale
     head.follow(torch.tensor(mean_square).double(), weight)
     wanted = (1 - weight) * scale**2 + weight * max(mean_square, scale**2)
     torch.testing.assert_close(head.scale, torch.tensor(wanted).double().sqrt())
     torch.testing.assert_close(head(y), before)
+    assert head.scale is unit  # a recorded CUDA graph reads this tensor
     output = torch.nn.functional.linear(y, head.weight, head.bias)
     torch.testing.assert_close(output.squeeze(-1) * head.scale, before)
 
