@@ -55,6 +55,9 @@ class Learner:
             and the optimiser's step.
         replicas: learners that train the same network on the rest of each batch.
         seed: seed of the distribution of streams over minibatches.
+
+    Raises:
+        ValueError: values are to be normalised, and the network has a fixed unit.
     """
 
     def __init__(
@@ -68,6 +71,8 @@ class Learner:
         self.network, self.config, self.stage, self.seed = network, config, stage, seed
         self.replicas = replicas or Alone()
         self.objective = OBJECTIVES[config.objective]
+        if config.normalize_values and not network.value.normalize:
+            raise ValueError("normalize_values needs a network whose configuration has it, too")
         self.optimizer = _optimizer(network, config)
         self.steps = 0  # agent steps of all batches
         self.updates = 0  # batches that changed the weights
@@ -88,18 +93,15 @@ class Learner:
         - `value_target_rms`, their root mean square, in discounted clipped rewards;
         - `gradient_steps`, their number; one that `kl_limit` shortened counts as its share.
 
-        A loss or gradient that is not finite changes no output: the rest of the batch is left out,
-        and the batch is counted as refused. If a stage raises, weights, optimiser and counters are
+        A loss or gradient that is not finite makes no step: the rest of the batch is left out, and
+        the batch is counted as refused. (The unit of values has followed its targets if these were
+        finite, which changes no value.) If a stage raises, weights, optimiser and counters are
         as they were before the batch.
         """
         length, streams = rollout.action.shape
         with self._all_or_nothing():
             self._anneal()
-            batch = self._prepared(rollout)
-            taken, made, refused = self._learn(batch)
-            if batch.targets is None and self.network.value.normalize:
-                first = self._first_pass(taken)
-                self._follow(first["target_squared"] / first["count"])
+            taken, made, refused = self._learn(self._prepared(rollout))
         self.steps += length * streams * self.replicas.count
         self.updates += len(taken) > refused
         self.refused += refused
@@ -246,7 +248,7 @@ class Learner:
         if not self.objective.fixes_targets:
             return _Batch(rollout, None)
         targets = self._targets(rollout)
-        if self.network.value.normalize:
+        if self.config.normalize_values:
             self._follow(self._mean(targets.value_targets.square()))
         if self.config.normalize_advantages:
             targets = targets._replace(advantages=self._normalized(targets.advantages))
@@ -294,11 +296,12 @@ class Learner:
         def mean(name: str) -> Tensor:
             return torch.stack([sums[name] for sums in taken]).mean()
 
-        total = self._first_pass(taken)
+        first = taken[: self.config.minibatches]
+        total = {name: sum(sums[name] for sums in first) for name in first[0]}
         variance = total["target_squared"] - total["target"].square() / total["count"]
         residual = total["error_squared"] - total["error"].square() / total["count"]
         logs = {name: mean(name) for name in (*LOSSES, "gradient_norm")}
-        steps = taken[0]["count"]  # agent steps of a minibatch
+        steps = total["count"] / len(first)  # agent steps of a minibatch
         logs["entropy"] = mean("entropy") / steps
         logs["approx_kl"] = mean("kl") / steps
         if self.objective.clips:
@@ -307,18 +310,13 @@ class Learner:
         logs["value_target_rms"] = (total["target_squared"] / total["count"]).sqrt()
         return logs | {"gradient_steps": torch.tensor(made, dtype=torch.float32)}
 
-    def _first_pass(self, taken: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-        """Return the sums of the first pass over a batch, of which `taken` has each minibatch."""
-        first = taken[: self.config.minibatches]
-        return {name: sum(sums[name] for sums in first) for name in first[0]}
-
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
         """Restore weights and optimiser if a batch that changes them several times is cut short.
 
-        A single gradient step needs no copies.
+        A single gradient step with a fixed unit of values needs no copies.
         """
-        if not self.config.reuses_batches and not self.network.value.normalize:
+        if not self.config.reuses_batches and not self.config.normalize_values:
             yield
             return
         weights = {name: w.detach().clone() for name, w in self.network.state_dict().items()}

@@ -11,8 +11,8 @@ from fastweights.host import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, check_range, 
 READ_BY: dict[str, dict[str, tuple[str, ...]]] = {
     "objective": {
         "vtrace": ("rho_clip", "c_clip", "pg_rho_clip"),
-        "ppo": ("clip_range", "gae_lambda", "normalize_advantages"),
-        "appo": ("rho_clip", "c_clip", "clip_range", "normalize_advantages"),
+        "ppo": ("clip_range", "gae_lambda", "normalize_advantages", "normalize_values"),
+        "appo": ("rho_clip", "c_clip", "clip_range", "normalize_advantages", "normalize_values"),
     },
     "optimizer": {
         "rmsprop": ("alpha", "epsilon", "momentum"),
@@ -60,7 +60,7 @@ class LearnerConfig:
     grad_norm_clipping: float = 40.0  # Largest Euclidean norm of the whole gradient.
     discounting: float = 0.99  # Discount of rewards per agent step.
     baseline_cost: float = 0.5  # Weight of the value loss.
-    # Error of a value, in its unit (`value_scale`), beyond which its loss is linear instead of
+    # Error of a value, in the unit of values, beyond which its loss is linear instead of
     # squared (Huber 1964), so that rare large returns do not dominate the gradient; None: never.
     huber_delta: float | None = None
     entropy_cost: float = 0.01  # Weight of the policy's entropy, in nats.
@@ -75,6 +75,9 @@ class LearnerConfig:
     gae_lambda: float = 0.95  # PPO: weight of longer returns in advantages, per step.
     # PPO, APPO: shift and scale the advantages of a batch to mean 0 and standard deviation 1.
     normalize_advantages: bool = False
+    # PPO, APPO: let the unit of values follow their targets' root mean square, from --value-scale
+    # up (PopArt).
+    normalize_values: bool = False
     # Number of streams per backward pass: fewer need less memory for the same gradient. 0: all;
     # None: 4 on a CPU, where they stay in its caches, and all elsewhere.
     micro_batch: int | None = None

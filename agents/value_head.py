@@ -6,11 +6,11 @@ from torch import Tensor, nn
 
 
 class ValueHead(nn.Linear):
-    """A linear layer that estimates discounted returns, in a unit of their own size.
+    """A linear layer that estimates discounted returns, in a unit that may match their size.
 
     Where returns are far from 1, weights of a usual size cannot express them, and their squared
-    errors outweigh the policy's loss. The layer's output times `scale` is the value, and the loss
-    counts errors in units of `scale`.
+    errors outweigh the policy's loss. The value is the linear map's output times `scale`, and the
+    loss counts errors in units of `scale`.
 
     Args:
         in_features: size E of the input.

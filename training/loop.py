@@ -174,13 +174,15 @@ class Training:
 
     def _look_at_values(self, rms: float) -> None:
         """Say once if the value targets are so large that their loss outweighs the policy's."""
-        scale, is_fixed = self.options.value_scale, not self.options.normalize_values
+        scale, is_fixed = self.options.value_scale, not self.options.learner.normalize_values
         is_time = self.learner.updates == _LOOK_AT and not self.learner.refused_in_a_row
         if is_fixed and is_time and rms > _LARGE * scale and self.replicas.rank == 0:
+            can_follow = self.learner.objective.fixes_targets
+            remedy = "normalize-values" if can_follow else f"value-scale {float(f'{rms:.1g}'):g}"
             print(
                 f"note: the value targets are about {rms / scale:,.0f} in units of --value-scale "
                 f"{scale:g}, so the value loss outweighs the policy's: try a new run with "
-                "--normalize-values",
+                f"--{remedy}",
                 file=sys.stderr,
             )
 

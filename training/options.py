@@ -61,8 +61,6 @@ class RunOptions(CoreSizes):
     orthogonal (gains 0.01 and 1: a policy that is nearly uniform at first)."""
     value_scale: float = 1.0
     """Unit of the value head's output and of the value loss, in discounted clipped rewards."""
-    normalize_values: bool = False
-    """Let that unit follow the value targets' root mean square, if it is larger (PopArt)."""
     num_envs: int = 32
     """Number of environments; in lockstep a multiple of the batch size."""
     batch_size: int = 32
@@ -152,7 +150,7 @@ class RunOptions(CoreSizes):
             head_norm=self.head_norm,
             head_init=self.head_init,
             value_scale=self.value_scale,
-            normalize_values=self.normalize_values,
+            normalize_values=self.learner.normalize_values,
         )
 
     def sees_last_action(self) -> bool:

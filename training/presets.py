@@ -108,11 +108,16 @@ def vectors(core: str) -> RunOptions:
         env="popgym:popgym-RepeatPreviousEasy-v0",
         core=core,
         head_init="orthogonal",
-        normalize_values=True,
         num_envs=64,
         batch_size=64,
         unroll_length=64,
-        learner=replace(SMALL_REUSE, total_steps=1_500_000, minibatches=8, entropy_cost=0.0),
+        learner=replace(
+            SMALL_REUSE,
+            total_steps=1_500_000,
+            minibatches=8,
+            entropy_cost=0.0,
+            normalize_values=True,
+        ),
         num_threads=1,  # for networks this small, more cost more than they bring
         **_sizes(core, blocks, {"width": 128}),
     )

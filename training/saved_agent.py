@@ -249,9 +249,9 @@ def _other_network(saved: RunOptions, asked: RunOptions) -> str | None:
 
 def _of_network(options: RunOptions) -> dict[str, Any]:
     core = asdict(core_config(options.core, **dict(options.core_options())))
-    own = ("stem", "head_norm", "value_scale", "normalize_values")
-    of_core = {f"core_{name}": value for name, value in core.items()}
-    return of_core | {name: getattr(options, name) for name in own}
+    own = {name: getattr(options, name) for name in ("stem", "head_norm", "value_scale")}
+    own["normalize_values"] = options.learner.normalize_values
+    return {f"core_{name}": value for name, value in core.items()} | own
 
 
 def check_module(options: RunOptions, env: str | None, path: Path) -> None:

@@ -31,7 +31,7 @@ GROUPS = {
     "Memory (cores/)": ("core", "core_*", "bptt", "kernels", "list_cores"),
     "Network (agents/)": (
         *("stem", "precision", "channels_last"),
-        *("feed_last_action", "head_norm", "head_init", "value_scale", "normalize_values"),
+        *("feed_last_action", "head_norm", "head_init", "value_scale"),
     ),
     "Learner (agents/)": tuple(field.name for field in fields(LearnerConfig)),
     "Run folder (records/)": (

@@ -64,9 +64,10 @@ def test_as_published_a_cut_off_episode_counts_as_ended(tmp_path):
     ("rewards", "unit", "said"),
     [
         # As long as no value is learned, a step has one to five rewards of 100 left in its rollout.
-        (200.0, (), r"note: the value targets are about 3\d\d in units of --value-scale 1, .*"),
+        (200.0, (), r"note: the value targets are about 3\d\d in .* --value-scale [34]00$"),
+        (200.0, ("--objective", "ppo"), r"note: the value targets are .* --normalize-values$"),
         (200.0, ("--value-scale", 300), ""),
-        (200.0, ("--normalize-values",), ""),
+        (200.0, ("--objective", "ppo", "--normalize-values"), ""),
         (1.0, (), ""),
     ],
 )

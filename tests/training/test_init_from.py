@@ -82,7 +82,10 @@ def test_a_replay_knows_that_the_other_run_has_trained_on(teacher, tmp_path, cap
         (["--core-width", "16"], "its --core-width is 8, not 16"),
         (["--core-feature-map", "unit"], "its --core-feature-map is "),
         (["--value-scale", "2"], "its --value-scale is 1.0, not 2.0"),
-        (["--normalize-values"], "its --normalize-values is False, not True"),
+        (
+            ["--objective", "ppo", "--normalize-values"],
+            "its --normalize-values is False, not True",
+        ),
         (["--env", "Catch"], "has the shape [256, 4], not [256, 50]"),
         (["--feed-last-action"], "its core.embed.weight has the shape [8, 257], not [8, 260]"),
         (["--init-from", "nowhere"], "nowhere: "),

@@ -83,13 +83,19 @@ def test_a_preset_is_the_recipe_of_its_stored_results(name, stored, env):
     [
         *(("bptt", 3), ("stem", "shallow"), ("precision", "bfloat16"), ("channels_last", False)),
         *(("feed_last_action", True), ("head_norm", True), ("head_init", "orthogonal")),
-        *(("value_scale", 4.0), ("normalize_values", True)),
+        ("value_scale", 4.0),
     ],
 )
 def test_every_option_of_the_network_reaches_it(name, value):
     usual, changed = (o.network((4, 84, 84), 6) for o in (FULL, replace(FULL, **{name: value})))
     assert getattr(changed, name) == value != getattr(usual, name)
     assert replace(changed, **{name: getattr(usual, name)}) == usual
+
+
+def test_normalised_values_are_an_option_of_learner_and_network():
+    options = preset("vectors", "lstm")
+    assert options.learner.normalize_values and options.network((4,), 2).normalize_values
+    assert not FULL.network((4,), 2).normalize_values
 
 
 def test_options_newer_than_a_checkpoint_take_their_defaults():
@@ -352,7 +358,6 @@ def test_a_resumed_run_may_move_but_not_change():
         ("--head-norm",),
         ("--head-init", "orthogonal"),
         ("--value-scale", "2"),
-        ("--normalize-values",),
         ("--feed-last-action", "true"),
         ("--num-envs", "64"),
         ("--batch-size", "16"),
