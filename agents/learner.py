@@ -111,7 +111,7 @@ class Learner:
     def _learn(self, batch: _Batch) -> tuple[list[dict[str, Tensor]], float, bool]:
         """Return the sums of each gradient pass, the steps made, and whether one was refused."""
         limit, before = self.config.kl_limit, []
-        if limit is not None:
+        if limit is not None:  # the copy to restore may be in another unit of values
             before = [weight.detach().clone() for weight in self.network.parameters()]
         taken: list[dict[str, Tensor]] = []
         for minibatch in self._minibatches(batch):

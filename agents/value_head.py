@@ -39,6 +39,6 @@ class ValueHead(nn.Linear):
         """
         wanted = mean_square.clamp(min=self.lower_bound**2).to(self.scale.dtype)
         scale = torch.lerp(self.scale.square(), wanted, weight).sqrt()
-        self.weight.mul_(self.scale / scale)
-        self.bias.mul_(self.scale / scale)
+        for parameter in (self.weight, self.bias):
+            parameter.mul_(self.scale / scale)
         self.scale.copy_(scale)
