@@ -146,6 +146,21 @@ class CheckpointFolder:
         link_or_copy(path, self.best_path)
         self._best_score = score
 
+    def mend_best(self, found: FoundCheckpoint) -> None:
+        """Make the checkpoint to go on from the best if it is: `kill -9` may have prevented that.
+
+        Raises:
+            CheckpointError: could not write; every checkpoint is still there.
+        """
+        score = found.payload.get("score")
+        if not isinstance(score, int | float) or found.payload.get("provisional"):
+            return
+        if score > self.best_score:
+            try:
+                self.link_best(found.path, score)
+            except OSError as error:
+                raise cannot_write(self.best_path, error, self._what_is_kept()) from error
+
     def _what_is_kept(self) -> str:
         newest = next(iter(self._steps_newest_first()), None)
         if newest is None:

@@ -39,12 +39,13 @@ class RunRecords:
         self._scalars: Scalars | None = None
 
     def newest(self, device: torch.device | str = "cpu") -> FoundCheckpoint | None:
-        """Return the newest checkpoint; None if the run has none yet.
+        """Return the checkpoint to go on from; None if the run has none yet.
 
-        Prints a warning for each newer checkpoint that is damaged.
+        Prints a warning for each newer checkpoint that is damaged. Repairs `best.pt` if the run was
+        killed before it was linked.
 
         Raises:
-            CheckpointError: there are checkpoints, but none that loads.
+            CheckpointError: there are checkpoints, but none that loads; or the repair failed.
         """
         try:
             found = self.checkpoints.latest(device)
@@ -54,6 +55,7 @@ class RunRecords:
             return None
         for warning in found.warnings:
             print(f"warning: {warning}", file=sys.stderr)
+        self.checkpoints.mend_best(found)
         return found
 
     def begin(self, step: int, first: dict[str, Any] | None) -> None:

@@ -4,7 +4,7 @@ import math
 
 from fastweights.agents import unread
 from fastweights.cores import core_kind
-from fastweights.host import BATCH, COUNT, NOT_NEGATIVE, POSITIVE, SEED, check_range, flag
+from fastweights.host import BATCH, COUNT, NOT_NEGATIVE, SEED, check_range, flag
 from fastweights.kernels import check_backend
 from fastweights.training.options import RunOptions
 
@@ -14,7 +14,7 @@ _RANGES = {
     **dict.fromkeys(("max_refused_updates", "evaluate_max_frames"), COUNT),
     **dict.fromkeys(("queue_size", "evaluate_episodes", "evaluate_every"), NOT_NEGATIVE),
     **dict.fromkeys(("actor_cpus", "actor_gpus"), NOT_NEGATIVE),
-    "value_scale": POSITIVE,
+    "value_scale": "[1e-9, 1e9]",  # its square is a normal float32
     "checkpoint_minutes": "(0, inf]",
     "seed": SEED,
 }

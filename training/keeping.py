@@ -5,6 +5,7 @@ from fastweights.cores import network_facts
 from fastweights.host import check_kept, expanded, user_input
 from fastweights.records import (
     MILESTONES,
+    FoundCheckpoint,
     RunFolder,
     RunFolderError,
     RunRecords,
@@ -32,9 +33,12 @@ def open_records(options: RunOptions, saved: SavedAgent | None, network: Network
     """Return the records of a new run, or of the run that `saved` belongs to.
 
     Raises:
-        UserError: the folder cannot be made or opened; one line.
+        UserError: the folder cannot be made, opened or written; one line.
     """
-    return RunRecords(_open(options, saved, network), MILESTONES)
+    records = RunRecords(_open(options, saved, network), MILESTONES)
+    if saved:
+        records.checkpoints.mend_best(FoundCheckpoint(saved.path, saved.payload, ()))
+    return records
 
 
 def save(training: Training, records: RunRecords | None) -> None:

@@ -167,17 +167,15 @@ def _restore(
 
 
 def _mend_best(trainer: Trainer, found: FoundCheckpoint, checkpoints: CheckpointFolder) -> None:
-    """Repair the best checkpoint after damage, or after `kill -9` between it and its link."""
+    """Replace the best checkpoint by the newest if the best epoch's is damaged or gone."""
     if trainer.best_score < 0 or trainer.best_score <= checkpoints.best_score:
         return
-    score = found.payload.get("score")
-    if score != trainer.best_score:
-        print(
-            f"warning: {checkpoints.best_path} is not the best epoch's any more: the newest "
-            "replaces it, until there is a better one",
-            file=sys.stderr,
-        )
-    if score is not None:
+    print(
+        f"warning: {checkpoints.best_path} is not the best epoch's any more: the newest replaces "
+        "it, until there is a better one",
+        file=sys.stderr,
+    )
+    if (score := found.payload.get("score")) is not None:
         checkpoints.link_best(found.path, score)
 
 

@@ -1,4 +1,4 @@
-"""Files of language models: an export is of one model, samples of a resumed run are there once."""
+"""Files of language models: exports of one model, and what a kill leaves to a resumed run."""
 
 import json
 import re
@@ -70,3 +70,33 @@ def test_a_run_that_was_killed_after_a_sample_has_it_once(tmp_path):
     assert wikitext103.main(["--resume", str(tmp_path / "a")]) == 0
     found = (tmp_path / "a" / SAMPLES).read_text()
     assert re.findall("--- update (.*)", found) == ["1", "2"] and found.startswith(once)
+
+
+BEFORE_THE_BEST = """
+import os, sys
+from fastweights.launch import wikitext103
+from fastweights.records import checkpoint_folder
+link = checkpoint_folder.link_or_copy
+def killed(path, target):
+    if target.name == "best.pt" and path.name == "step_000000000004.pt":
+        os._exit(9)
+    link(path, target)
+checkpoint_folder.link_or_copy = killed
+wikitext103.main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("evaluate_every", [2, 100])
+def test_the_best_weights_survive_a_kill_before_they_were_linked(evaluate_every, tmp_path):
+    text = plain(tmp_path / "text", "wiki.{}.tokens", {split: 6 * TEXT[split] for split in TEXT})
+    where = ("--data", text, "--cache", tmp_path / "cache", "--savedir", tmp_path)
+    words = (*TINY, *where, "--updates", 4, "--evaluate-every", evaluate_every)
+    assert wikitext103.main([*map(str, (*words, "--xpid", "whole"))]) == 0
+    assert Program(BEFORE_THE_BEST, *words, "--xpid", "killed").end().returncode == 9
+    assert wikitext103.main(["--resume", str(tmp_path / "killed")]) == 0
+    whole, resumed = (
+        json.loads((tmp_path / run / RESULT_FILE).read_text()) for run in ("whole", "killed")
+    )
+    assert whole["best_update"] == 4
+    for name in ("best_update", "valid", "test"):
+        assert resumed[name] == whole[name]

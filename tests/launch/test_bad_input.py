@@ -146,7 +146,7 @@ def test_help_is_help(capsys):
         (["--adam-beta1", "0.8"], "leave --adam-beta1 out, or --optimizer adam"),
         (["--preset", "quick", "--alpha", "0.9"], "--alpha belongs to --optimizer rmsprop"),
         (["--objective", "impala"], "'impala' is none of appo, ppo, vtrace"),
-        (["--value-scale", "0"], "--value-scale must be above 0"),
+        (["--value-scale", "1e-23"], "--value-scale must lie in [1e-9, 1e9], not 1e-23"),
         (["--alpha", "2"], "--alpha must lie in [0, 1], not 2"),
         (["--learning-rate", "inf"], "--learning-rate must be finite"),
         (["--grad-norm-clipping", "0"], "--grad-norm-clipping must be above 0"),

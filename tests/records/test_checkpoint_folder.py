@@ -8,6 +8,7 @@ import pytest
 import torch
 from forks import Program
 
+from fastweights.host.atomic_files import link_or_copy
 from fastweights.records.checkpoint_folder import CheckpointFolder
 from fastweights.records.checkpoints import CheckpointError, load_checkpoint
 
@@ -48,6 +49,20 @@ def test_a_score_of_few_games_is_the_best_only_until_one_of_enough(tmp_path):
     for step, score in [(300, 1.0), (400, 0.5), (500, 2.0)]:
         resumed.save({}, step, score)
         assert load_checkpoint(resumed.best_path)["step"] == (500 if step == 500 else 300)
+
+
+@pytest.mark.parametrize(
+    ("score", "provisional", "best"),
+    [(6.0, False, 200), (4.0, False, 100), (6.0, True, 100), (None, False, 100)],
+)
+def test_a_kill_before_the_link_to_the_best_is_repaired(score, provisional, best, tmp_path):
+    CheckpointFolder(tmp_path).save({}, 100, 5.0)
+    killed = CheckpointFolder(tmp_path)
+    killed.save({}, 200, score, provisional=provisional)
+    link_or_copy(tmp_path / "checkpoints" / "step_000000000100.pt", killed.best_path)
+    resumed = CheckpointFolder(tmp_path)
+    resumed.mend_best(resumed.latest())
+    assert load_checkpoint(resumed.best_path)["step"] == best
 
 
 def test_a_milestone_stays_the_first_at_or_after_it(tmp_path):
@@ -138,6 +153,7 @@ def test_an_empty_run_is_one_line(tmp_path):
 KILLED_AGAIN_AND_AGAIN = """
 import os, random, signal, sys, time, torch
 from pathlib import Path
+from fastweights.host.atomic_files import link_or_copy
 from fastweights.records.checkpoint_folder import CheckpointFolder
 from fastweights.records import load_checkpoint
 run = Path(sys.argv[1])

@@ -17,7 +17,7 @@ from fastweights.envs.catch import Catch
 from fastweights.evaluation import training_tests
 from fastweights.host.stopping import Interrupted, StopRequests
 from fastweights.kernels import requested_backend
-from fastweights.records.checkpoints import load_checkpoint
+from fastweights.records.checkpoints import load_checkpoint, save_checkpoint
 from fastweights.records.metrics import Metrics
 
 AGAIN = ("--auto-resume", "--total-steps", 200)
@@ -359,6 +359,16 @@ def test_the_best_checkpoint_is_kept_with_its_score(tmp_path):
     best = load_checkpoint(tmp_path / "job" / "checkpoints" / "best.pt")
     assert best["score"] == logged(tmp_path / "job")["recent_full_game_return"][-1]
     assert best["step"] == 200
+
+
+def test_the_best_checkpoint_survives_a_kill_before_it_was_linked(tmp_path, monkeypatch):
+    interrupted(tmp_path, "job", monkeypatch, *AGAIN)
+    checkpoints = tmp_path / "job" / "checkpoints"
+    newest = checkpoints / "step_000000000020.pt"
+    save_checkpoint(load_checkpoint(newest) | {"score": 100.0, "provisional": False}, newest)
+    (checkpoints / "best.pt").unlink(missing_ok=True)
+    assert train(tmp_path, "job", *AGAIN) == 0
+    assert load_checkpoint(checkpoints / "best.pt")["step"] == 20
 
 
 @pytest.mark.usefixtures("_spoilt_env")
