@@ -29,7 +29,11 @@ _VECTORS = ("key", "query", "value")
 
 
 class Matrices(Panel):
-    """Every head's matrix of one layer, key axis down; k and q on its left, beta below it."""
+    """Every head's matrix of one layer, key axis down; k and q on its left, beta below it.
+
+    Several keys of a head stand side by side. k and q have one scale, from 0 upwards until a
+    negative value was seen, and symmetric from then on.
+    """
 
     def __init__(
         self,
@@ -41,13 +45,21 @@ class Matrices(Panel):
     ):
         self._layer, self._name, self._title = layer, name, title
         self._prefix = name.removesuffix(_WEIGHTS) if name.endswith(_WEIGHTS) else ""
-        self._vectors = [v for v in ("key", "query") if self._prefix + v in inside]
         shape = heads(inside[name]).shape
-        self._zoom, self._per_line = _fit(*shape, *size)
-        self._cell = _cell(*shape[1:], self._zoom)
+        counts = {
+            vector: inside[self._prefix + vector].size / (shape[0] * shape[1])
+            for vector in ("key", "query")
+            if self._prefix + vector in inside
+        }
+        # A core of one's own may have keys of another length than the matrix's key axis.
+        self._vectors = {vector: int(n) for vector, n in counts.items() if n.is_integer()}
+        # At least the width of two bars, which the β of the strengths needs.
+        self._left = max(2, sum(self._vectors.values())) * (_BAR + 2)
+        self._zoom, self._per_line = _fit(*shape, self._left, *size)
+        self._cell = _cell(*shape[1:], self._left, self._zoom)
         lines = -(-shape[0] // self._per_line)
         self.size = (_HEAD + lines * self._cell[0], size[1])
-        self._scale, self._vector_scale = 0.0, 0.0
+        self._scale, self._vector_scale, self._signed = 0.0, 0.0, False
         self._strongest = 1.0  # largest write strength: 2 once a strength above 1 was seen
 
     def draw(self, area: np.ndarray, moment: Moment) -> None:
@@ -55,15 +67,17 @@ class Matrices(Panel):
         matrices = heads(inside[self._name])
         self._scale = max(self._scale, float(np.abs(matrices).max()))
         bars = [inside[self._prefix + name] for name in self._vectors]
-        bars = [bar.reshape(len(matrices), -1) for bar in bars]
-        self._vector_scale = max([self._vector_scale, *(float(bar.max()) for bar in bars)])
+        bars = [bar.reshape(len(matrices), -1, matrices.shape[1]) for bar in bars]
+        for bar in bars:
+            self._vector_scale = max(self._vector_scale, float(np.abs(bar).max()))
+            self._signed = self._signed or bool((bar < 0).any())
         write(area, self._heading(), 0, 0)
         strengths = inside.get(self._prefix + "strength")
         for index, matrix in enumerate(matrices):
             line, place = divmod(index, self._per_line)
             y, x = _HEAD + line * self._cell[0], place * self._cell[1]
             cell = area[y : y + self._cell[0], x : x + self._cell[1] - _GAP]
-            self._draw_head(cell, matrix, [bar[index] for bar in bars])
+            self._draw_head(cell, matrix, [one for bar in bars for one in bar[index]])
             if strengths is not None:
                 self._strongest = 2.0 if strengths.max() > 1 else self._strongest
                 self._draw_strengths(cell, strengths.reshape(len(matrices), -1)[index])
@@ -72,20 +86,24 @@ class Matrices(Panel):
         words = f"{self._title}{self._name.replace('_', ' ')} ±{self._scale:.3g}"
         if not self._vectors:
             return words
-        return f"{words}; left: {', '.join(self._vectors)}, 0 to {self._vector_scale:.3g}"
+        named = {"key": "keys", "query": "queries"}
+        left = [v if n == 1 else f"{n} {named[v]}" for v, n in self._vectors.items()]
+        low = f"-{self._vector_scale:.3g}" if self._signed else "0"
+        return f"{words}; left: {', '.join(left)}, {low} to {self._vector_scale:.3g}"
 
     def _draw_head(self, cell: np.ndarray, matrix: np.ndarray, bars: list[np.ndarray]) -> None:
+        colours = diverging if self._signed else sequential
         for index, bar in enumerate(bars):
-            picture = sequential(bar[:, None], self._vector_scale)
+            picture = colours(bar[:, None], self._vector_scale)
             paste(cell, enlarge(picture, self._zoom, _BAR), 0, index * (_BAR + 2))
-        x = 2 * (_BAR + 2)
+        x = self._left
         paste(cell, enlarge(diverging(matrix, self._scale), self._zoom), 0, x)
         height, width = (side * self._zoom for side in matrix.shape)
         cell[height, x : x + width] = FAINT
         cell[:height, min(x + width, cell.shape[1] - 1)] = FAINT
 
     def _draw_strengths(self, cell: np.ndarray, strengths: np.ndarray) -> None:
-        bottom, x = self._cell[0] - _STRENGTHS + 2, 2 * (_BAR + 2)
+        bottom, x = self._cell[0] - _STRENGTHS + 2, self._left
         room = cell.shape[1] - x
         write(cell, "β", bottom - 4, 4, size=11)
         thick = max(2, 8 // len(strengths))
@@ -258,14 +276,19 @@ def _mean(layer: int, name: str):
     return lambda moment: [moment.layers[layer][name].mean()]
 
 
-def _cell(rows: int, columns: int, zoom: int) -> tuple[int, int]:
-    return rows * zoom + _STRENGTHS, columns * zoom + 2 * (_BAR + 2) + _GAP + 2
+def _cell(rows: int, columns: int, left: int, zoom: int) -> tuple[int, int]:
+    return rows * zoom + _STRENGTHS, left + columns * zoom + _GAP + 2
 
 
-def _fit(count: int, rows: int, columns: int, height: int, width: int) -> tuple[int, int]:
-    """Return pixels an entry and matrices a line: the largest that fit in equal lines."""
+def _fit(
+    count: int, rows: int, columns: int, left: int, height: int, width: int
+) -> tuple[int, int]:
+    """Return pixels an entry and matrices a line: the largest that fit in equal lines.
+
+    `left`: pixels of the bars beside a matrix.
+    """
     for zoom in range(6, 0, -1):
-        cell = _cell(rows, columns, zoom)
+        cell = _cell(rows, columns, left, zoom)
         per_line = max(1, min(count, width // cell[1]))
         if count % per_line == 0 and _HEAD + count // per_line * cell[0] <= height:
             break

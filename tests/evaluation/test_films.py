@@ -142,6 +142,44 @@ def test_the_film_explains_its_lines_and_no_word_is_cut(core, monkeypatch):
     assert ("matrix 2" in words) == (core in ("rdn", "delta_lstm"))
 
 
+def heads_drawn(inside: dict[str, np.ndarray], monkeypatch) -> tuple[str, np.ndarray]:
+    """Return the heading and the picture of the matrices of one layer."""
+    said = []
+    monkeypatch.setattr(memory, "write", lambda canvas, text, *place, **size: said.append(text))
+    (moment,) = few("lstm", 1)
+    panel, *_ = memory.panels([inside], 400)
+    area = np.full((*panel.size, 3), 255, np.uint8)
+    panel.draw(area, moment._replace(layers=[inside]))
+    return said[0], area[20:]
+
+
+@pytest.mark.parametrize(
+    ("low", "colours", "heading"),
+    [(-1.0, diverging, "-2 to 2"), (0.5, sequential, "0 to 2")],
+)
+def test_a_head_s_keys_and_query_stand_beside_its_matrix(low, colours, heading, monkeypatch):
+    """Each of 2 heads has a query and 3 keys of 4 numbers; negative ones are not left white."""
+    bars = np.linspace(low, 2.0, 2 * 4 * 4).reshape(2, 4, 4)
+    matrix = {"fast_weights": np.ones((2, 4, 4)), "strength": np.ones((2, 3))}
+    inside = matrix | {"key": bars[:, :3], "query": bars[:, 3]}
+    said, area = heads_drawn(inside, monkeypatch)
+    assert said == f"fast weights ±1; left: 3 keys, query, {heading}"
+    zoom, wide = 6, 4 * 6 + 4 * 10 + 8
+    for head in range(2):
+        for index, bar in enumerate(bars[head]):
+            x = head * wide + index * 10
+            shown = enlarge(colours(bar[:, None], 2.0), zoom, 8)
+            assert np.array_equal(area[: 4 * zoom, x : x + 8], shown), (head, index)
+        assert (area[4 * zoom :, head * wide :][:, :38] == 255).all()  # nothing is drawn below
+
+
+def test_keys_that_do_not_fit_the_matrix_are_not_drawn_beside_it(monkeypatch):
+    """A core of one's own may show its keys before they are mapped."""
+    inside = {"fast_weights": np.ones((2, 4, 4)), "key": np.ones((2, 3)), "query": np.ones((2, 4))}
+    said, _ = heads_drawn(inside, monkeypatch)
+    assert said == "fast weights ±1; left: query, 0 to 1"
+
+
 def test_the_key_shows_a_dotted_line_where_the_timelines_have_one():
     key = timelines.Key((), matrices=2, width=500)
     area = np.full((*key.size, 3), 255, np.uint8)
