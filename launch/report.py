@@ -45,7 +45,8 @@ class ReportOptions:
     """Report on runs: learning curves, test scores, comparisons, options, throughput.
 
     Writes report.html (one file, opens anywhere) and the same as report.md with its figures.
-    Runs that differ only in their seed, or in where and how they ran, are one curve with a band.
+    Runs that differ only in their seed, or in where and how they ran, are one curve with a band. Of
+    several runs of one seed, the longest or newest counts.
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]

@@ -179,11 +179,16 @@ def _name(path: Path, among: Sequence[Path]) -> str:
 
 
 def grouped_runs(runs: Sequence[LoggedRun]) -> list[Group]:
-    """Group runs by game and options, over seeds; cores are in the order of `CORES`."""
+    """Group runs by game and options, over seeds; cores are in the order of `CORES`.
+
+    A group has one run of each seed, because another one would not be a further sample: the run of
+    the most agent steps, and of equal ones the newest. A line on stderr names each run left out.
+    """
     members: dict[str, list[LoggedRun]] = {}
     for run in runs:
         members.setdefault(repr(sorted(run.computed().items())), []).append(run)
-    groups = sorted(members.values(), key=lambda group: (group[0].game, _rank(group[0].core)))
+    groups = [_one_of_each_seed(group) for group in members.values()]
+    groups.sort(key=lambda group: (group[0].game, _rank(group[0].core)))
     firsts = [group[0] for group in groups]
     return [
         Group(
@@ -193,6 +198,22 @@ def grouped_runs(runs: Sequence[LoggedRun]) -> list[Group]:
         )
         for group in groups
     ]
+
+
+def _one_of_each_seed(group: Sequence[LoggedRun]) -> list[LoggedRun]:
+    def progress(run: LoggedRun) -> tuple[int, str]:
+        return run.agent_steps, str(run.meta.get("date_start"))
+
+    furthest: dict[int, LoggedRun] = {}
+    for run in sorted(group, key=progress, reverse=True):
+        furthest.setdefault(run.seed, run)
+    for run in group:
+        if run is not (kept := furthest[run.seed]):
+            said = f"note: left out: {run.path} repeats seed {run.seed} of {kept.path}"
+            print(
+                one_line(f"{said}; of one seed, the longest or newest run counts"), file=sys.stderr
+            )
+    return [run for run in group if run is furthest[run.seed]]
 
 
 def differing(runs: Sequence[LoggedRun]) -> list[str]:

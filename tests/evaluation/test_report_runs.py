@@ -10,7 +10,14 @@ from fastweights.evaluation.reports.runs import grouped_runs, open_runs
 from fastweights.launch import report
 from fastweights.records import RunFolder
 from fastweights.training import RunOptions
-from tests.evaluation.report_pages import RUNS, four_options, reported, short_run, words_of
+from tests.evaluation.report_pages import (
+    RUNS,
+    evaluation,
+    four_options,
+    reported,
+    short_run,
+    words_of,
+)
 from tests.launch.test_bad_input import error_of
 
 
@@ -27,7 +34,8 @@ def changed(run: Path, path: Path, before: str, after: str) -> Path:
 def test_how_fast_a_run_was_made_is_no_difference_but_its_precision_is(runs, tmp_path):
     one, names = runs / "rdn-1", ("float32", "bfloat16")
     have, other = names if "float32" in (one / "meta.json").read_text() else names[::-1]
-    slower = changed(one, tmp_path / "slower", '"micro_batch": null', '"micro_batch": 2')
+    again = runs / "rdn-2"
+    slower = changed(again, tmp_path / "slower", '"micro_batch": null', '"micro_batch": 2')
     rounded = changed(
         one, tmp_path / "rounded", f'"precision": "{have}"', f'"precision": "{other}"'
     )
@@ -79,7 +87,7 @@ def test_a_file_where_a_folder_must_be_or_a_folder_where_a_file_must_be(
 
 def test_an_option_that_came_later_had_its_default_before(runs, tmp_path):
     one = runs / "rdn-1"
-    older = changed(one, tmp_path / "older", '"feed_last_action": false,', "")
+    older = changed(runs / "rdn-2", tmp_path / "older", '"feed_last_action": false,', "")
     on = '"feed_last_action": false', '"feed_last_action": true'
     other = changed(one, tmp_path / "other", *on)
     found = grouped_runs(open_runs([one, older, other]))
@@ -98,16 +106,38 @@ def test_a_run_of_a_sequence_task_is_named_as_one(runs, tmp_path, capsys):
 
 
 def test_seeds_are_one_group_and_other_options_are_named(runs, tmp_path):
-    for name in ("wide-1", "wide-2"):
-        changed(runs / "rdn-1", tmp_path / name, '"core_width": 16', '"core_width": 32')
-    found = grouped_runs(
-        open_runs([runs / n for n in RUNS] + [tmp_path / "wide-1", tmp_path / "wide-2"])
-    )
+    for name in ("rdn-1", "rdn-2"):
+        changed(runs / name, tmp_path / name, '"core_width": 16', '"core_width": 32')
+    found = grouped_runs(open_runs([*(runs / n for n in RUNS), *tmp_path.iterdir()]))
     assert {group.label: len(group.runs) for group in found} == {
         "lstm": 1,
         "rdn, core_width 16": 2,
         "rdn, core_width 32": 2,
     }
+
+
+def test_a_seed_counts_once_with_its_longest_or_newest_run(tmp_path, capsys):
+    """Of two runs of seed 1, the curves, scores and tables have one: a copy is no second sample."""
+    runs = [
+        short_run(tmp_path, name, evaluation("rdn", [score]), seed=seed)
+        for name, seed, score in [("first", 1, 2.0), ("later", 1, 4.0), ("other", 2, 6.0)]
+    ]
+    copy = shutil.copytree(runs[1], tmp_path / "copy")
+    left_out = (
+        "note: left out: {} repeats seed 1 of {}; of one seed, the longest or newest run counts"
+    )
+    page = reported(tmp_path / "out", *runs, copy)
+    assert capsys.readouterr().err.splitlines() == [
+        left_out.format(one, runs[1]) for one in (runs[0], copy)
+    ]
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "| rdn | 256 | 5.00 ± 1.00 | 2 seeds |" in text
+    assert "(2 seeds, 1 to 1)" in text and "3 seeds" not in text
+    assert {row[0] for row in page.rows if "finished" in row} == {"later", "other"}
+    logs = runs[0] / "logs.csv"
+    logs.write_text(logs.read_text().replace(",256,", ",512,"))
+    (group,) = grouped_runs(open_runs([*runs, copy]))
+    assert [run.name for run in group.runs] == ["first", "other"]
 
 
 def test_an_environment_s_options_are_named_as_they_are_typed(runs, tmp_path):
@@ -124,7 +154,7 @@ def test_an_environment_s_options_are_named_as_they_are_typed(runs, tmp_path):
 
 
 def test_runs_of_one_name_are_told_apart_by_where_they_are(tmp_path):
-    runs = [short_run(tmp_path / where, "rdn") for where in ("here", "there")]
+    runs = [short_run(tmp_path / where, "rdn", seed=n) for n, where in enumerate(("here", "there"))]
     logs = runs[0] / "logs.csv"
     logs.write_bytes(logs.read_bytes().replace(b"_time", b"_when", 1))
     page = reported(tmp_path / "out", *runs)
