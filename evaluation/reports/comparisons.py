@@ -28,6 +28,8 @@ from fastweights.evaluation.reports.scores import (
     paper_scores,
     relative_improvements,
     rules,
+    scores_in,
+    unequal_steps,
 )
 from fastweights.evaluation.statistics import (
     Comparison,
@@ -50,7 +52,8 @@ def comparisons(
     blocks: list[Block] = []
     for index, (rule, scores) in enumerate(rules(found).items(), 1):
         for number_of_set, games in enumerate(normalised(scores), 1):
-            blocks.append(_profiles(games, rule, f"profiles-{index}-{number_of_set}"))
+            caution = unequal_steps(scores_in(games, scores))
+            blocks.append(_profiles(games, rule, caution, f"profiles-{index}-{number_of_set}"))
         blocks += _probabilities(scores, rule, pairs)
         for one, other in pairs:
             blocks += _improvements(scores, rule, index, one, other)
@@ -62,7 +65,7 @@ def comparisons(
     return [Heading("Comparisons"), *blocks] if blocks else []
 
 
-def _profiles(groups: Normalised, rule: Rule, name: str) -> Figure:
+def _profiles(groups: Normalised, rule: Rule, caution: str, name: str) -> Figure:
     every = np.concatenate([runs for games in groups.values() for runs in games.values()])
     levels = np.linspace(min(0.0, every.min()), max(1.0, every.max()), _THRESHOLDS)
     profiles = {
@@ -78,8 +81,8 @@ def _profiles(groups: Normalised, rule: Rule, name: str) -> Figure:
         f"Share of runs whose full games score above the value on the x axis ({_played(rule)}), "
         f"over {games_of(groups)}, which count alike; 0 is random play and 1 a human. Bands are 95 "
         "% stratified bootstrap intervals, drawn where each game has two seeds. "
-        f"Above a human: {'; '.join(words)}."
-    )
+        f"Above a human: {'; '.join(words)}. {caution}"
+    ).strip()
     drawing = figures.svg(figures.profiles(levels, profiles))
     return Figure(name, drawing, "Performance profiles", alt)
 
@@ -149,7 +152,7 @@ def _cautions(
     pairs: Mapping[str, tuple[Score, Score]],
     results: Mapping[str, tuple[Comparison, str]],
 ) -> list[Text]:
-    """Return notes about the intervals, about other options, and about groups left out."""
+    """Return notes about intervals, training lengths, other options, and groups left out."""
     one, other = (score.group.core for score in next(iter(pairs.values())))
     zero = [env for env, (result, _) in results.items() if result.percent is None]
     behind = not_compared(found, pairs, one, other)
@@ -172,6 +175,7 @@ def _cautions(
         if few
         else "",
         f"No relative improvement, as {other} scores 0 there: {'; '.join(zero)}." if zero else "",
+        unequal_steps([score for pair in pairs.values() for score in pair]),
         f"Options that differ, besides the core's: {unequal}." if unequal else "",
         "Left out, because other groups of these cores have more options in common or come first: "
         f"{'; '.join(behind)}."

@@ -184,6 +184,24 @@ def games_played(found: Sequence[Score]) -> str:
     return f"{fewest:,} to {most:,} games a seed"
 
 
+def unequal_steps(found: Sequence[Score]) -> str:
+    """Return which agents of a game were trained for different numbers of agent steps.
+
+    Nothing is said about games whose agents have equal numbers; empty if all have.
+    """
+    games: dict[str, list[Score]] = {}
+    for score in found:
+        games.setdefault(score.env, []).append(score)
+    said = [
+        f"{env}: {', '.join(f'{s.group.settings} after {s.agent_steps}' for s in same)} agent steps"
+        for env, same in games.items()
+        if len({one.agent_steps for score in same for one in score.evaluations}) > 1
+    ]
+    if not said:
+        return ""
+    return f"Training lengths differ: {'; '.join(said)}. That may explain a difference in scores."
+
+
 def matched(found: Sequence[Score], one: str, other: str) -> dict[str, tuple[Score, Score]]:
     """Return, by game, one score of each core, for games that both have; `found` is of one rule.
 
@@ -266,6 +284,11 @@ def normalised(found: Sequence[Score]) -> list[Normalised]:
         for among in sorted(sets, key=len, reverse=True)
         if len(among) > 1
     ]
+
+
+def scores_in(groups: Normalised, found: Sequence[Score]) -> list[Score]:
+    """Return the scores of `found` that are in `groups`; of one rule."""
+    return [score for score in found if score.env in groups.get(score.group.settings, ())]
 
 
 def statistics_of(groups: Normalised) -> dict[str, dict[str, Estimate]]:

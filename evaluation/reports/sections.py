@@ -31,7 +31,9 @@ from fastweights.evaluation.reports.scores import (
     normalised,
     rules,
     scores,
+    scores_in,
     statistics_of,
+    unequal_steps,
 )
 from fastweights.evaluation.score_summary import Spread, remarks
 from fastweights.evaluation.statistics import STATISTICS
@@ -162,6 +164,8 @@ def score_tables(found: Sequence[Score]) -> list[Block]:
                 f"actions, {rule.protocol}; {INTERVALS}."
             )
             blocks.append(Table(caption, ["core", *STATISTICS], rows))
+            if caution := unequal_steps(scores_in(one_set, same)):
+                blocks.append(Text(caution))
     return blocks
 
 

@@ -12,6 +12,8 @@ from fastweights.evaluation.reports.scores import (
     paper_scores,
     relative_improvements,
     scores,
+    scores_in,
+    unequal_steps,
 )
 from tests.evaluation.report_pages import Page, evaluation, reported, short_run, words_of
 
@@ -221,7 +223,7 @@ def test_the_papers_bars_are_as_its_text_says():
 def played_run(folder: Path, core: str, seed: int, returns: list[float], **changes) -> Path:
     """Make a run with test games."""
     played = evaluation(core, returns, **changes)
-    return short_run(folder, f"{core}-{seed}", played, core=core, seed=seed)
+    return short_run(folder, f"{core}-{seed}", played, env=played.env, core=core, seed=seed)
 
 
 def compared_rows(page: Page) -> list[list[str]]:
@@ -255,6 +257,31 @@ def test_a_comparison_has_an_interval_over_seeds_or_over_test_games(tmp_path):
     ]
     (row,) = compared_rows(reported(tmp_path / "alone", *alone))
     assert row[3:5] == ["+1.00 (-)", "+50 % (-)"]
+
+
+def test_different_training_lengths_are_named_beside_what_compares_them(tmp_path):
+    """Two seeds of each core on two games; on Pong, rdn was trained for a shorter time."""
+    runs = [
+        played_run(tmp_path / env, core, seed, [4.0 * seed], env=env, agent_steps=steps)
+        for env, core, steps in [
+            *(("Pong", "rdn", 200_000), ("Pong", "lstm", 2_500_000)),
+            *(("Qbert", core, 300_000) for core in ("rdn", "lstm")),
+        ]
+        for seed in (1, 2)
+    ]
+    reported(tmp_path / "out", *runs)
+    lines = (tmp_path / "out" / "report.md").read_text().splitlines()
+    words = "Pong: {} after {}, {} after {} agent steps. That may explain a difference in scores."
+    rdn, lstm = ("rdn", "200,000"), ("lstm", "2,500,000")
+    in_order = [
+        "Training lengths differ: " + words.format(*one, *other)
+        for one, other in ((lstm, rdn), (rdn, lstm))
+    ]
+    table, profiles, pair = (line for line in lines if "Training lengths differ" in line)
+    assert (table, pair) == tuple(in_order) and profiles.endswith(in_order[0])
+    (groups,) = normalised(found := scores(grouped_runs(open_runs(runs))))
+    equal = [score for score in scores_in(groups, found) if score.env == "Qbert"]
+    assert len(equal) == 2 and unequal_steps(equal) == ""
 
 
 def test_each_scoring_rule_has_captions_of_its_own(tmp_path):
