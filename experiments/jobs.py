@@ -1,4 +1,7 @@
-"""Commands in parallel, each in a separate process that ends with this one."""
+"""Commands in parallel, each in a separate process.
+
+Signals that end this process end the commands, too. After `kill -9` of this process they go on.
+"""
 
 import contextlib
 import os
@@ -33,13 +36,15 @@ class Job(NamedTuple):
 class SideBySide:
     """A runner of jobs, `at_once` at a time, that shows which have ended and which are running.
 
-    A job's output is in `folder`/NAME.out, which is kept only if the job failed.
+    A job's output is added to `folder`/NAME.out, which is kept only if the job failed. A process of
+    the same job that an earlier, killed runner has left may still be writing this file.
     """
 
     def __init__(self, at_once: int, folder: Path, console: Console) -> None:
         self.failures: dict[str, str] = {}  # reason, by the name of the job
         self._at_once, self._folder = at_once, folder
         self._running: dict[str, Popen] = {}
+        self._written: dict[str, int] = {}  # bytes of a job's output before it started
         self._signals: list[int] = []  # received
         self._passed_on = 0  # number of them
         columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
@@ -97,7 +102,8 @@ class SideBySide:
             return
         # Unbuffered: the output is in the order of its lines, the error last.
         environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-        with self._said(job.name).open("wb") as out:
+        with self._said(job.name).open("ab") as out:
+            self._written[job.name] = out.tell()
             streams = {"stdin": DEVNULL, "stdout": out, "stderr": STDOUT}
             self._running[job.name] = Popen(command, env=environment, **streams)
         self._shown[job.name] = self._progress.add_task(f"  {job.name}", total=None)
@@ -121,7 +127,7 @@ class SideBySide:
     def _ended(self, name: str, code: int) -> str:
         said = self._said(name)
         if code and not self._passed_on:
-            self.failures[name] = _why(code, said)
+            self.failures[name] = _why(code, said.read_bytes()[self._written[name] :])
             return f"failed {name}: {self.failures[name]}"
         said.unlink(missing_ok=True)
         return f"{'stopped' if code else 'finished'} {name}"
@@ -149,12 +155,12 @@ def names(jobs: Iterable[str]) -> str:
     return ", ".join(jobs[:_NAMED]) + (f" and {left} more" if left > 0 else "") or "none"
 
 
-def _why(code: int, said: Path) -> str:
+def _why(code: int, said: bytes) -> str:
     """Return one line: the last line of a command's output, or the signal that ended it."""
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"
     if code in _STOPPED:
         return "it was stopped"
-    lines = said.read_text(errors="replace").split("\n")
+    lines = said.decode(errors="replace").replace("\r", "\n").split("\n")
     last = next((line for line in reversed(lines) if line.strip()), f"exit code {code}")
     return one_line(last).removeprefix("error: ")

@@ -64,7 +64,8 @@ class AgentRun(Run):
         named = ("episodes", "repeats", "protocol", "max_frames")
         games = {name: plan[name] for name in named if plan[name] is not None}
         words = as_flags(games | {"action_mode": ACTION_MODE})
-        return [*command_argv("evaluate"), str(self.path), *words, *module_arguments(self.options)]
+        evaluate = [*command_argv("evaluate"), str(self.path), "--num-threads", "1"]
+        return [*evaluate, *words, *module_arguments(self.options)]
 
     def differences(self, stored: dict[str, Any]) -> list[str]:
         return changed_flags(RunOptions.from_dict(stored), self.options)

@@ -209,7 +209,9 @@ def test_missing_test_games_are_played_under_the_runs_own_limit(tmp_path):
     own = run.result()["returns"]
     shutil.rmtree(run.path / "evaluations")
     assert not run.finished
-    assert evaluate.main(run.command()[2:]) == 0
+    words = run.command()
+    assert words[words.index("--num-threads") + 1] == "1"  # as in training
+    assert evaluate.main(words[2:]) == 0
     assert run.finished and run.result()["returns"] == own
 
 

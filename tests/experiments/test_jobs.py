@@ -48,6 +48,20 @@ def test_failures_are_one_line_each_and_the_others_go_on(tmp_path, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.out", "b.out", "c.out", "d.out"]
 
 
+def test_the_output_of_an_earlier_process_stays_and_is_no_reason(tmp_path):
+    """A process that a killed table has left may still be writing its output."""
+    said = {"a": "going on\nhalf", "b": "error: an old one\n"}
+    for name, text in said.items():
+        (tmp_path / f"{name}.out").write_text(text)
+    with (tmp_path / "a.out").open("a") as still_open:
+        side_by_side = SideBySide(2, tmp_path, Console())
+        side_by_side.run([job("a", SAYS.format("in use")), job("b", "raise SystemExit(7)")])
+        still_open.write("the end\n")
+    assert side_by_side.failures == {"a": "in use", "b": "exit code 7"}
+    text = (tmp_path / "a.out").read_text()
+    assert text.startswith(said["a"]) and text.endswith("error: in use\n \nthe end\n")
+
+
 def test_of_many_jobs_the_first_are_named():
     assert names([]) == "none" and names("abc") == "a, b, c"
     assert names(map(str, range(40))) == ", ".join(map(str, range(12))) + " and 28 more"
