@@ -156,11 +156,13 @@ def names(jobs: Iterable[str]) -> str:
 
 
 def _why(code: int, said: bytes) -> str:
-    """Return one line: the last line of a command's output, or the signal that ended it."""
+    """Return one line: the error in a command's output, its last line, or the ending signal."""
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"
     if code in _STOPPED:
         return "it was stopped"
     lines = said.decode(errors="replace").replace("\r", "\n").split("\n")
-    last = next((line for line in reversed(lines) if line.strip()), f"exit code {code}")
+    said_last = [line for line in reversed(lines) if line.strip()] or [f"exit code {code}"]
+    # An earlier process of the job may have written lines after the error.
+    last = next((line for line in said_last if line.startswith("error: ")), said_last[0])
     return one_line(last).removeprefix("error: ")

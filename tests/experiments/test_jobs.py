@@ -55,11 +55,12 @@ def test_the_output_of_an_earlier_process_stays_and_is_no_reason(tmp_path):
         (tmp_path / f"{name}.out").write_text(text)
     with (tmp_path / "a.out").open("a") as still_open:
         side_by_side = SideBySide(2, tmp_path, Console())
-        side_by_side.run([job("a", SAYS.format("in use")), job("b", "raise SystemExit(7)")])
+        code = SAYS.format("in use").replace("print(' ')", "print('50 %')")
+        side_by_side.run([job("a", code), job("b", "raise SystemExit(7)")])
         still_open.write("the end\n")
     assert side_by_side.failures == {"a": "in use", "b": "exit code 7"}
     text = (tmp_path / "a.out").read_text()
-    assert text.startswith(said["a"]) and text.endswith("error: in use\n \nthe end\n")
+    assert text.startswith(said["a"]) and text.endswith("error: in use\n50 %\nthe end\n")
 
 
 def test_of_many_jobs_the_first_are_named():
