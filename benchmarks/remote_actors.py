@@ -146,7 +146,7 @@ def recovery(game: str, core: str, rounds: int) -> dict[str, Any]:
     """Return for each round the seconds from `kill -9` of an actor to its replacement's rollout."""
     with user_input():
         plan, found = plan_of(replace(_options(game, core), engine="ray")), []
-    with assembled(plan.options, plan, Stages("learner")) as (_, source, _), source:
+    with assembled(plan.options, plan, Stages("learner")) as (_, source), source:
         source.publish(0)
         rollouts, crew = source.rollouts(), source.crew
         for turn in range(rounds):
