@@ -77,3 +77,16 @@ def test_a_text_with_its_own_unknown_words_has_bits_per_byte(vocabulary, tmp_pat
     assert all(read_logs(run)["valid_bits_per_byte"])
     (ngram, *_) = smoothed_ngrams(text_of(options_of(run)))
     assert f"{ngram.test:.3f} test bits a byte" in ngram.said()
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+def test_an_evaluation_has_its_runs_precision(precision, tmp_path):
+    """In float32, the evaluation of a run in bfloat16 differed from its result."""
+    text = plain(tmp_path / "text", "{}.txt", RAW)
+    run = train(tmp_path, "--data", str(text), "--precision", precision)
+    result = json.loads((run / RESULT_FILE).read_text())
+    found = evaluated(run, "--by-position", "--context", "8")
+    assert found["precision"] == result["precision"] == precision
+    assert found["loss"] == result["test"]["loss"]
+    (path,) = (run / "evaluations").glob("*by_position*.json")
+    assert json.loads(path.read_text())["precision"] == precision
