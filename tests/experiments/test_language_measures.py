@@ -37,7 +37,7 @@ def train(folder: Path, *options: str) -> Path:
 
 def evaluated(run: Path, *options: str) -> dict:
     asked = ("--split", "test", "--protocol", "sliding", "--stride", "3", *options)
-    assert wikitext103.main(["evaluate", str(run), *asked]) == 0
+    assert wikitext103.main(["evaluate", str(run), "--num-threads", "1", *asked]) == 0
     (path,) = (run / "evaluations").glob("*_test_windows*.json")
     return json.loads(path.read_text())
 
