@@ -152,7 +152,7 @@ def measured(agent: SavedAgent, updates: int, learning_rate: float | None) -> li
     with user_input():
         options, plan = plan_for(options)
     found: list[Moved] = []
-    with assembled(options, plan, Stages("learner"), agent.step) as (network, source, _):
+    with assembled(options, plan, Stages("learner"), agent.step) as (network, source):
         learner = Learner(network, options.learner, seed=options.seed)
         with fitting(agent.path):
             unpack(agent.payload, learner)

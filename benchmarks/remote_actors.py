@@ -1,7 +1,7 @@
 """Measure the cost of actors in other processes, for `distributed.py`.
 
 - `rates`: agent steps/s with Ray's actors and with both local schedules, on the same cores.
-- `wire`: the bytes of a rollout, the least possible number, and the effect of compression.
+- `wire`: the bytes of a rollout, the least possible number on Atari, the effect of compression.
 - `recovery`: seconds from the death of an actor to the first rollout of its replacement.
 """
 
@@ -36,7 +36,7 @@ from fastweights.training.schedules.experience import Experience, Source
 ROOT = Path(__file__).parents[1]
 WARM_UP = 5  # updates before the rate is measured
 PRESET = "quick"
-PICTURE = 84 * 84  # bytes of the one new frame in an Atari agent step, without compression
+PICTURE = 84 * 84  # bytes of the one new frame in an agent step of Atari, without compression
 KINDS = {
     "lockstep": ("--schedule", "lockstep"),
     "asynchronous": ("--schedule", "asynchronous"),
@@ -93,12 +93,18 @@ def _rate(game: str, core: str, updates: int, kind: tuple[str, ...]) -> float:
 
 
 def wire(game: str, core: str, rollouts: int) -> dict[str, Any]:
-    """Return bytes and seconds of one message: medians over `rollouts` with random actions."""
+    """Return bytes and seconds of one message: medians over `rollouts` with random actions.
+
+    `least_bytes_per_step` is right for Atari only, where a step has one new frame.
+
+    Raises:
+        UserError: the game has no pictures, or cannot be played; one line.
+    """
     with user_input():
         plan = plan_of(replace(_options(game, core), schedule="lockstep"))
         (environments,) = plan.environments(0)
-    options = plan.options
-    network = Network(options.network(environments.frame_shape, environments.num_actions))
+        options, shape = plan.options, environments.frame_shape
+        network = Network(options.network(shape, environments.num_actions))
     form = rollout_form(network, options.unroll_length, environments.num_envs)
     actor, found = Actor(network, environments), []
     for _ in range(rollouts):
@@ -130,7 +136,7 @@ def wire_rows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
     packed = plain + 1000 * (found["pack"] + found["unpack"])
     pays = found["zlib_pays_below_bytes_per_second"] / 1e6
     return [
-        ("least possible: one frame", f"{found['least_bytes_per_step']:,}", ""),
+        ("least possible on Atari: one frame", f"{found['least_bytes_per_step']:,}", ""),
         ("message", f"{found['bytes_per_step']:,.0f}", f"{plain:.1f}"),
         ("message with zlib, level 1", f"{found['packed_bytes_per_step']:,.0f}", f"{packed:.1f}"),
         ("zlib saves time below", f"{pays:,.0f} MB/s", ""),
@@ -146,7 +152,7 @@ def recovery(game: str, core: str, rounds: int) -> dict[str, Any]:
     """Return for each round the seconds from `kill -9` of an actor to its replacement's rollout."""
     with user_input():
         plan, found = plan_of(replace(_options(game, core), engine="ray")), []
-    with assembled(plan.options, plan, Stages("learner")) as (_, source, _), source:
+    with assembled(plan.options, plan, Stages("learner")) as (_, source), source:
         source.publish(0)
         rollouts, crew = source.rollouts(), source.crew
         for turn in range(rounds):

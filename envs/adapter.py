@@ -15,10 +15,10 @@ from fastweights.envs.accounting import Accounting
 from fastweights.envs.actions import action_format
 from fastweights.envs.checked import (
     CopiesLast,
-    check_batch_of,
     check_outcomes,
     check_parts,
     checked,
+    checked_batch,
     with_last_observations,
 )
 from fastweights.envs.constructors import check_can_draw, check_kinds, constructor, expected, takes
@@ -81,7 +81,7 @@ class GymnasiumEnvironments:
         with self._reporting_exit("reset()"):
             result = self._vector_env.reset(seed=self._seed)
         observation, _ = check_parts(result, "reset", self.name)
-        check_batch_of(observation, self._space, self.num_envs, "reset", self.name)
+        observation = checked_batch(observation, self._space, self.num_envs, "reset", self.name)
         self._accounting.reset()
         self._clock[:] = 0
         reward, is_first = np.zeros(self.num_envs, np.float32), np.ones(self.num_envs, bool)
@@ -94,7 +94,7 @@ class GymnasiumEnvironments:
         with self._reporting_exit("step(), or the reset() after an episode,"):
             result = self._vector_env.step(converted)
         observation, reward, terminated, truncated, info = check_parts(result, "step", self.name)
-        check_batch_of(observation, self._space, self.num_envs, "step", self.name)
+        observation = checked_batch(observation, self._space, self.num_envs, "step", self.name)
         check_outcomes(reward, terminated, truncated, self.num_envs, self.name)
         self._clock += 1
         frame, single = self._frame(observation), self._reward(np.asarray(reward))
@@ -150,12 +150,15 @@ class GymnasiumEnvironments:
         """Return the current pictures.
 
         Raises:
-            NoPictures: the environments were made without `render=True`.
+            NoPictures: the environments were made without `render=True`, or do not store it.
             BrokenEnvironment: the game's `render` raises, returns no picture, or one of another
                 size than before.
         """
         if self._vector_env.render_mode is None:
-            raise NoPictures("render() needs render=True at construction")
+            raise NoPictures(
+                f"{self.name} draws no pictures: make it with render=True, and set "
+                "self.render_mode in its constructor"
+            )
         with self._reporting_exit("render()"):
             try:
                 rendered = self._vector_env.render()
@@ -209,6 +212,7 @@ def make_gymnasium(
     keywords = {**options, "render_mode": "rgb_array"} if render else dict(options)
     # Prefer the scalar form where both exist: a vector form may use another autoreset mode.
     spec = copy.deepcopy(gymnasium.spec(gymnasium_id.rpartition(":")[2]))
+    spec.disable_env_checker = True  # `Checked` has one-line errors, and lets any game be drawn
     vectorised = spec.entry_point is None
     try:
         check_kinds(gymnasium_id, display, options)

@@ -7,7 +7,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 from jaxtyping import Int
@@ -160,8 +160,12 @@ def check_parts(result: Any, method: str, name: str) -> tuple:
     return result
 
 
-def check_batch_of(observation: Any, space: Space, num_envs: int, method: str, name: str) -> None:
-    """Raise `BrokenEnvironment` unless `observation` holds `num_envs` observations of `space`."""
+def checked_batch(observation: Any, space: Space, num_envs: int, method: str, name: str) -> Any:
+    """Return a batch of `num_envs` observations of `space`, as arrays.
+
+    Raises:
+        BrokenEnvironment: it is another value; `method` of the environment `name` returned it.
+    """
     if isinstance(space, Tuple | Dict):
         try:
             pairs = list(zip(parts(space), parts_of(observation, space), strict=True))
@@ -169,15 +173,20 @@ def check_batch_of(observation: Any, space: Space, num_envs: int, method: str, n
             raise BrokenEnvironment(
                 _other_observation(name, method, _short(observation), space)
             ) from error
-        for part, values in pairs:
-            check_batch_of(values, part, num_envs, method, name)
-        return
+        arrays = [checked_batch(values, part, num_envs, method, name) for part, values in pairs]
+        return dict(zip(space.spaces, arrays, strict=True)) if isinstance(space, Dict) else arrays
     array = _array(observation)
     if array.shape != (num_envs, *(space.shape or ())):
         given = f"shape {array.shape} for {num_envs} environments"
         raise BrokenEnvironment(_other_observation(name, method, given, space))
     if not np.can_cast(array.dtype, space.dtype, "same_kind"):
         raise BrokenEnvironment(_other_observation(name, method, f"kind {array.dtype}", space))
+    if isinstance(space, Discrete | MultiDiscrete):  # one-hot vectors have no place for others
+        size = space.n if isinstance(space, Discrete) else space.nvec
+        outside = array[(array < space.start) | (array >= space.start + size)]
+        if outside.size:
+            raise BrokenEnvironment(_other_observation(name, method, str(outside[0]), space))
+    return array
 
 
 def with_last_observations(

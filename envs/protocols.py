@@ -54,7 +54,7 @@ class Protocol:
     score: Literal["game", "life"] = "game"  # unit of play whose return is reported
 
     def __post_init__(self):
-        if not (isinstance(self.sticky, int | float) and 0.0 <= self.sticky < 1.0):
+        if type(self.sticky) not in (int, float) or not 0.0 <= self.sticky < 1.0:
             raise ValueError(f"sticky must be at least 0 and below 1, got {self.sticky!r}")
         if type(self.flicker) not in (int, float) or not 0.0 <= self.flicker <= 1.0:
             raise ValueError(f"flicker must be from 0 to 1, got {self.flicker!r}")

@@ -26,7 +26,7 @@ from fastweights.evaluation.training_tests import (
 )
 from fastweights.host import choose_device
 from fastweights.records import read_logs
-from fastweights.training import RunOptions, open_agent
+from fastweights.training import RunOptions, open_agent, trained_rules
 
 _CLIP_SECONDS = 60.0
 
@@ -51,11 +51,8 @@ def before_training(
         keep(play_games_of(network, options, 0, device, report), run, options)
 
 
-def show_trained(run: Path, options: RunOptions, frames_per_step: int) -> None:
-    """Play, film and draw the trained agent; print the table and the pictures' paths.
-
-    `frames_per_step`: emulator frames an agent step.
-    """
+def show_trained(run: Path, options: RunOptions) -> None:
+    """Play, film and draw the trained agent; print the table and the pictures' paths."""
     device = choose_device(options.learner_device or options.device)
     agent = open_agent(run, device, options.env, options.core)
     with shown(options, "test games after training") as report:
@@ -63,7 +60,7 @@ def show_trained(run: Path, options: RunOptions, frames_per_step: int) -> None:
         keep(after, run, options)
     tests = own_tests(run, options).values()
     before = next((one for one in tests if one.agent_steps == 0), None)
-    pictures = _curve(run, options, frames_per_step, before)
+    pictures = _curve(run, options, before)
     console = Console()
     columns = ({"before training": before} if before else {}) | {"after training": after}
     console.print(evaluation_table(f"{options.core}, {ACTION_MODE} actions", columns))
@@ -75,9 +72,7 @@ def show_trained(run: Path, options: RunOptions, frames_per_step: int) -> None:
         console.print(f"{what}: {path}", soft_wrap=True)
 
 
-def _curve(
-    run: Path, options: RunOptions, frames_per_step: int, before: Evaluation | None
-) -> dict[str, Path]:
+def _curve(run: Path, options: RunOptions, before: Evaluation | None) -> dict[str, Path]:
     """Draw the learning curve if enough games have ended; print what a short run lacks."""
     logs, path = read_logs(run / "logs.csv"), run / "learning_curve.png"
     if said := shortfall(logs, options.num_envs):
@@ -89,6 +84,8 @@ def _curve(
         {"before training, test games": before.summary()[f"{unit.tested}_mean"]} if before else {}
     )
     title = f"{options.core} on {options.env}, seed {options.seed}"
+    rules = trained_rules(options).resolved(options.env)
+    frames_per_step = rules.frame_skip if rules else 1
     save_figure(
         draw_learning_curve(logs, unit, options.num_envs, title, frames_per_step, untrained), path
     )

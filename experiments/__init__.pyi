@@ -1,4 +1,5 @@
 from .agents.cells import AgentRun as AgentRun
+from .agents.run import close_agent as close_agent
 from .agents.run import run_agent as run_agent
 from .agents.suite_table import write_suite_table as write_suite_table
 from .agents.suites import SUITES as SUITES

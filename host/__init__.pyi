@@ -65,6 +65,7 @@ from .stages import Stages as Stages
 from .stopping import Interrupted as Interrupted
 from .stopping import StopRequests as StopRequests
 from .stopping import stop_signals as stop_signals
+from .typed_fields import list_fields as list_fields
 from .typed_fields import typed_values as typed_values
 from .typed_fields import typed_whole as typed_whole
 from .user_modules import import_named as import_named

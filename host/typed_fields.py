@@ -1,6 +1,7 @@
 """Values from a file, checked against the types of a dataclass's or named tuple's fields."""
 
 from collections.abc import Mapping
+from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -49,6 +50,17 @@ def typed_whole(kind: type[Whole], plain: Mapping[str, Any], parts: Mapping[str,
         return kind(**own | nested)
     except TypeError as error:
         raise ValueError(f"these options do not belong to this version: {error}") from error
+
+
+def list_fields(kind: type) -> set[str]:
+    """Return the names of a dataclass's fields that are tuples, with those of dataclasses in it."""
+    found = set()
+    for name, hint in _hints(get_origin(kind) or kind).items():
+        if get_origin(hint) is tuple:
+            found.add(name)
+        elif is_dataclass(hint):
+            found |= list_fields(hint)
+    return found
 
 
 @cache

@@ -18,12 +18,12 @@ from rich.console import Console
 
 from fastweights import envs
 from fastweights.evaluation import core_table
-from fastweights.experiments import run_agent
+from fastweights.experiments import close_agent, run_agent
 from fastweights.host import one_line_errors, user_input
 from fastweights.launch.cli.atari_options import CommandLine, parse, peek
 from fastweights.launch.cli.resuming import saved_run
 from fastweights.launch.cli.torchbeast_flags import translate
-from fastweights.training import as_resumed, check_unfinished, has_finished, mark_finished
+from fastweights.training import as_resumed, check_unfinished, has_finished
 
 
 @one_line_errors
@@ -39,8 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if known.preset is not None:  # which an automatic resumption would not see otherwise
                 as_resumed(saved, parse(arguments).run)
             if command.run.auto_resume and has_finished(saved):
-                mark_finished(saved)
-                print(f"{saved.run} has finished its {saved.step:,} agent steps")
+                close_agent(command.run, saved)
                 return 0
             check_unfinished(saved)
     if command.list_cores or command.list_envs:

@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options, plan = plan_for(options)
     stages = Stages("learner")
     found = []
-    with assembled(options, plan, stages) as (network, source, _):
+    with assembled(options, plan, stages) as (network, source):
         take_weights(network, options)
         now = hash_conditions(options, plan.learner, network)
         with (

@@ -63,7 +63,6 @@ class Assembled(NamedTuple):
 
     network: Network
     source: Source
-    frames_per_step: int  # emulator frames an agent step
 
 
 @contextmanager
@@ -88,11 +87,10 @@ def assembled(
         with user_input():
             environments = [made.enter_context(closing(e)) for e in plan.environments(step)]
             network = _network(options, plan, environments[0])
-        frames_per_step = environments[0].frames_per_step
         source = plan.source(network, environments, step, stages)
         made.pop_all()  # the environments are the source's now
         with closing(source):
-            yield Assembled(network, source, frames_per_step)
+            yield Assembled(network, source)
 
 
 def _network(options: RunOptions, plan: Plan, environments: Environments) -> Network:

@@ -143,8 +143,8 @@ def read_hashes(folder: Path) -> Hashes:
             raise ValueError("its updates are not 1, 2, 3, ...")
     except FileNotFoundError as error:
         raise UserError(
-            f"{folder} has no {FILE}: it was asynchronous, or made by an older version, or has not "
-            "learned yet"
+            f"{folder} has no {FILE}: it was asynchronous, had several learners, was made by an "
+            "older version, or has not learned yet"
         ) from error
     except OSError as error:
         raise UserError(f"cannot read the hashes {describe_os_error(error)}") from error

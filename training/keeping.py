@@ -13,6 +13,7 @@ from fastweights.records import (
     claim_xpid,
     read_meta,
 )
+from fastweights.training.hashes import FILE as HASHES
 from fastweights.training.loop import Training
 from fastweights.training.options import RunOptions, changed_flags
 from fastweights.training.replicas import Replicas
@@ -76,7 +77,9 @@ def _open(options: RunOptions, saved: SavedAgent | None, network: Network) -> Ru
         return RunFolder.open(saved.run, options.to_dict())
     xpid = options.xpid or claim_xpid(options.env, options.core, options.savedir)
     if _begins_again(options, xpid):
-        return RunFolder.open(expanded(options.savedir) / xpid)
+        folder = RunFolder.open(expanded(options.savedir) / xpid, options.to_dict())
+        (folder.path / HASHES).unlink(missing_ok=True)  # they may be of another schedule
+        return folder
     facts = network_facts(network, options.core, dict(options.core_options()))
     return RunFolder.create(options.savedir, xpid, options.to_dict(), facts)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from fastweights.agents import ImageStem, LearnerConfig, Network
 from fastweights.cores import count_parameters, in_main_program
 from fastweights.envs import resolve
-from fastweights.evaluation import PeriodicTest, before_training, show_trained
+from fastweights.evaluation import PeriodicTest, before_training, own_tests, show_trained
 from fastweights.host import (
     Interrupted,
     ProgressDisplay,
@@ -37,6 +37,7 @@ from fastweights.training import (
     check_options,
     check_unfinished,
     hash_recorder,
+    mark_finished,
     module_arguments,
     notes_on_options,
     open_records,
@@ -85,12 +86,34 @@ def run_agent(options: RunOptions, saved: SavedAgent | None = None) -> int:
         return _run(options, saved, plan)
 
 
+@restoring_backend()
+@restoring_torch()
+def close_agent(options: RunOptions, saved: SavedAgent) -> None:
+    """Do what a kill has prevented after a run's last checkpoint: record its end, play test games.
+
+    If torchrun started several processes, the first of them does it.
+
+    Raises:
+        UserError: not writable, or another process is writing the run; one line.
+    """
+    mark_finished(saved)
+    print(f"{saved.run} has finished its {saved.step:,} agent steps")
+    if not options.evaluate_episodes or not Replicas.from_environment().leads:
+        return
+    if any(played.agent_steps >= saved.step for played in own_tests(saved.run, options).values()):
+        return
+    with user_input():
+        options, plan = plan_for(options)
+    with closing(plan):
+        show_trained(saved.run, options)
+
+
 def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     replicas, step = plan.replicas, saved.step if saved else 0
     stop = StopRequests()
     stages = Stages("learner", stop.check)
     # Environments are reset here: what breaks leaves no run.
-    with assembled(options, plan, stages, step) as (network, source, frames_per_step):
+    with assembled(options, plan, stages, step) as (network, source):
         if not saved:
             begins_with = take_weights(network, options)
             if begins_with and replicas.leads:
@@ -107,7 +130,7 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
             _restore(training, records, saved, replicas)
             code = _train_and_record(training, records, plan)
     if code == 0 and records:
-        _close(options, records.path, frames_per_step)
+        _close(options, records.path)
     return code
 
 
@@ -182,9 +205,9 @@ def _play_before(
         raise
 
 
-def _close(options: RunOptions, path: Path, frames_per_step: int) -> None:
+def _close(options: RunOptions, path: Path) -> None:
     if options.evaluate_episodes and not options.disable_checkpoint:
-        show_trained(path, options, frames_per_step)
+        show_trained(path, options)
     else:
         _say_how_to_evaluate(options, path)
 

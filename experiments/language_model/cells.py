@@ -8,7 +8,8 @@ from fastweights.experiments.language_model.measuring import SPLITS
 from fastweights.experiments.language_model.options import LanguageOptions
 from fastweights.experiments.learning_cells import LearningRun
 from fastweights.experiments.learning_options import differing_learning_options
-from fastweights.tasks.language_model import Measure
+
+_MEASURES = ("loss", "predictions", "perplexity", "word_perplexity")
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,9 @@ class LanguageRun(LearningRun):
 
     @property
     def measures(self) -> Mapping[str, Sequence[str]]:
-        return dict.fromkeys(SPLITS, Measure._fields)
+        # Models of words have no bits per byte where rare words became `<unk>`.
+        bits = ("bits_per_byte",) * (self.options.cut.vocabulary == "bytes")
+        return dict.fromkeys(SPLITS, (*_MEASURES, *bits))
 
     def differences(self, stored: dict[str, Any]) -> list[str]:
         return differing_learning_options(LanguageOptions.from_dict(stored), self.options)

@@ -1,9 +1,10 @@
 """Evaluations of a trained model, stored beside it: windows, full context, loss by position."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -11,8 +12,17 @@ from fastweights.evaluation import save_figure
 from fastweights.experiments.language_model.measuring import EvaluationProtocol, shown_progress
 from fastweights.experiments.language_model.pictures import position_figure
 from fastweights.experiments.language_model.saved import SavedModel
+from fastweights.experiments.language_model.setting import within
 from fastweights.experiments.language_model.text import check_fits, text_of
-from fastweights.host import COUNT, UserError, check_ranges, flag, user_input, write_json
+from fastweights.host import (
+    COUNT,
+    UserError,
+    check_ranges,
+    choose_precision,
+    flag,
+    user_input,
+    write_json,
+)
 from fastweights.tasks.language_model import (
     Corpus,
     length_buckets,
@@ -99,7 +109,7 @@ class LanguageEvaluation:
 def evaluate_model(saved: SavedModel, asked: LanguageEvaluation) -> int:
     """Measure, print, and store the results in `evaluations` beside the weights.
 
-    Returns the exit code.
+    The precision is that of the run's options. Returns the exit code.
 
     Raises:
         UserError: the model or text cannot be measured as asked; one line.
@@ -113,32 +123,50 @@ def evaluate_model(saved: SavedModel, asked: LanguageEvaluation) -> int:
     with user_input():
         asked.check_text(text, window)
         asked.check_used(protocols)
+        precision = _Precision.of(saved)
     if window > options.trainer.span and saved.model.config.positions != "none":
         print(f"note: the model was trained on positions up to {options.trainer.span} only")
     for protocol in protocols:
         for split in asked.splits:
             part = text.splits[split]
-            with shown_progress(len(part.ids) - 1) as tick:
+            with shown_progress(len(part.ids) - 1) as tick, precision.context():
                 found = protocol.measure(saved.model, part, tick)
             measures = found.said(text.vocabulary.kind)
             print(f"{split}, {protocol}: {measures} ({found.predictions:,} predictions)")
-            content = {"split": split, "protocol": str(protocol), **found._asdict()}
+            content = {"split": split, "protocol": str(protocol), "precision": precision.name}
+            content |= found._asdict()
             _keep(saved, text, asked, f"{split}_{protocol}", content)
     if asked.by_position:
-        _by_position(saved, text, window, asked)
+        _by_position(saved, text, window, asked, precision)
     return 0
 
 
-def _by_position(saved: SavedModel, text: Corpus, span: int, asked: LanguageEvaluation) -> None:
+class _Precision(NamedTuple):
+    """The precision of a saved model's computations."""
+
+    name: str
+    context: Callable[[], AbstractContextManager[object]]
+
+    @classmethod
+    def of(cls, saved: SavedModel) -> "_Precision":
+        device = saved.model.softmax.weight.device
+        name = choose_precision(saved.options.precision, device)
+        return cls(name, within(name, device))
+
+
+def _by_position(
+    saved: SavedModel, text: Corpus, span: int, asked: LanguageEvaluation, precision: _Precision
+) -> None:
     curves = {}
     for split in asked.splits:
         ids = text.splits[split].ids
-        with shown_progress(len(ids) - 1) as tick:
+        with shown_progress(len(ids) - 1) as tick, precision.context():
             losses = losses_by_position(saved.model, ids, asked.context, span, asked.at_once, tick)
         curves[split] = list(length_buckets(losses))
         for first, last, loss in curves[split]:
             print(f"{split}, tokens {first} to {last}: perplexity {np.exp(loss):.2f}")
     content = {"buckets": curves, "trained_span": saved.options.trainer.span}
+    content["precision"] = precision.name
     name = f"by_position_{asked.split}_{asked.context}"
     name += f"_window_{asked.window}" if asked.window else ""
     path = _keep(saved, text, asked, name, content)

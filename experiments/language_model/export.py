@@ -44,7 +44,7 @@ def model_card(
             split,
             results.get("evaluation", ""),
             f"{results[split]['perplexity']:.2f}",
-            f"{results[split]['bits_per_byte']:.3f}",
+            _bits(results[split]["bits_per_byte"]),
         )
         for split in ("valid", "test")
         if split in results
@@ -72,3 +72,7 @@ A language model with the memory `{options["core"]}`: {parameters / 1e6:.3f} M p
 
     fastweights wikitext103 generate PATH_TO_THIS_FOLDER --prompt "..."
 """
+
+
+def _bits(per_byte: float | None) -> str:
+    return "none: rare words are `<unk>`" if per_byte is None else f"{per_byte:.3f}"

@@ -86,8 +86,8 @@ def quickly(model: LanguageModel, setting: Setting) -> dict[str, float]:
     columns = min(HELD_OUT_COLUMNS, len(part.ids) - 1)
     with setting.precision():
         found = replace(whole, stride=whole.window, columns=columns).measure(model, part)
-    names = ("loss", "perplexity", "bits_per_byte")
-    return {f"valid_{name}": getattr(found, name) for name in names}
+    measures = {name: getattr(found, name) for name in ("loss", "perplexity", "bits_per_byte")}
+    return {f"valid_{name}": value for name, value in measures.items() if value is not None}
 
 
 def both_splits(model: LanguageModel, setting: Setting) -> dict[str, Any]:

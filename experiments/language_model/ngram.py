@@ -15,14 +15,20 @@ class NGram(NamedTuple):
 
     order: int
     unit: str
-    valid: float  # bits a byte
-    test: float
+    valid: float | None  # bits a byte; None if words became `<unk>`
+    test: float | None
     test_perplexity: float
 
     def said(self) -> str:
         """Return a line about the model."""
+        name = f"Kneser-Ney {self.order}-gram of {self.unit}"
+        if self.valid is None or self.test is None:
+            return (
+                f"{name}: test perplexity {self.test_perplexity:.2f}; no bits a byte, because "
+                "words became <unk>."
+            )
         return (
-            f"Kneser-Ney {self.order}-gram of {self.unit}: {self.valid:.3f} valid, {self.test:.3f} "
+            f"{name}: {self.valid:.3f} valid, {self.test:.3f} "
             f"test bits a byte (test perplexity {self.test_perplexity:.2f})."
         )
 

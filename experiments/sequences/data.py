@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fastweights.experiments.learning_options import changed_learning_options
 from fastweights.experiments.sequences.options import SIZES, SequenceOptions
-from fastweights.experiments.token_files import read_splits, write_splits
+from fastweights.experiments.token_files import read_splits, stem, write_splits
 from fastweights.host import (
     UserError,
     describe_os_error,
@@ -81,6 +81,25 @@ def sized(options: SequenceOptions, splits: Mapping[str, Sequences]) -> Sequence
         return options
     train, valid, *tests = (len(splits[name].lengths) for name in options.task.splits)
     return replace(options, **dict(zip(SIZES, (train, valid, max(tests)), strict=True)))
+
+
+def held_out_note(options: SequenceOptions, splits: Mapping[str, Sequences]) -> str:
+    """Return a line if training sequences of `--files` also select the weights; else "".
+
+    In published data strings may repeat, and every tenth training string is held out. If the test
+    splits select the weights, as published, there is no line.
+    """
+    if not options.files or options.selecting != ("valid",):
+        return ""
+    learned = {sample.tokens for sample in splits["train"].samples()}
+    held_out = [sample.tokens for sample in splits["valid"].samples()]
+    if not (repeated := sum(tokens in learned for tokens in held_out)):
+        return ""
+    name = stem(options.task, "valid")
+    return (
+        f"note: {repeated:,} of {len(held_out):,} held-out sequences, which select the weights, "
+        f"are also training sequences; {name}.src and {name}.tgt of --files may have others"
+    )
 
 
 def longest_in(splits: Mapping[str, Sequences]) -> int:

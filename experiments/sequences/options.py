@@ -52,7 +52,9 @@ class SequenceOptions(LearningOptions, Generic[Question]):
     """Seed of the sequences."""
 
     files: Path | None = None
-    """Folder of token files (train.src, train.tgt, ...) to read the sequences from, all of them."""
+    """Folder of token files (train.src, train.tgt, ...) to read the sequences from, all of them.
+    Without selection.src (valid.src, of other tasks than formal languages), every tenth training
+    sequence is held out to select the weights, also if another training sequence equals it."""
     data: Path | None = None
     """Folder that keeps the sequences (default: beside the runs, named by their settings)."""
     changeable_on_resume = (*LearningOptions.changeable_on_resume, "data")

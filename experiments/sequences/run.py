@@ -16,6 +16,7 @@ from fastweights.experiments.learning import (
 )
 from fastweights.experiments.sequences.data import (
     digest_of,
+    held_out_note,
     longest_in,
     sequences_of,
     sized,
@@ -79,14 +80,15 @@ def run_sequence_task(options: SequenceOptions, resume: Path | None = None) -> i
     if resume:
         _restore(trainer, options, digest, records, device)
     parameters = count_parameters(model)
+    opening = (
+        f"training {options.core} ({parameters:,} parameters) on {options.task}, "
+        f"seed {options.seed}, {device}"
+    )
     code = Learning(
         trainer=trainer,
         options=options,
         total=options.trainer.epochs * trainer.updates_an_epoch,
-        opening=(
-            f"training {options.core} ({parameters:,} parameters) on {options.task}, "
-            f"seed {options.seed}, {device}"
-        ),
+        opening="\n".join(filter(None, (opening, held_out_note(options, splits)))),
         stages=stages,
         pack=partial(_packed, trainer, options, digest),
         measure=partial(_score_to_keep, trainer, records.checkpoints),

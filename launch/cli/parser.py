@@ -5,6 +5,7 @@ import io
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import fields
@@ -22,6 +23,7 @@ from fastweights.host import (
     flags,
     help_asked_for,
     help_text,
+    list_fields,
     whole_number,
 )
 
@@ -63,6 +65,10 @@ def typed_options(
         screen, full = layout or HelpLayout(), asked == HELP_ALL
         _print(help_text(kind, screen, full, registry=_REGISTRY, **of_tyro))
         raise SystemExit(0)
+    typed = Counter(word.partition("=")[0].replace("_", "-") for word in words)
+    for name in map(flag, list_fields(kind)):
+        if typed[name] > 1:
+            raise UserError(f"{name} is given {typed[name]} times: give all its values after one")
     with _one_line():
         return tyro.cli(kind, args=words, registry=_REGISTRY, **of_tyro)
 

@@ -83,6 +83,7 @@ class Split(NamedTuple):
     lines: int
     words: int  # separated by spaces; ends of lines count, too
     length: int  # bytes in UTF-8
+    replaced: int  # words that became `<unk>`; the text's own `<unk>` do not count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,16 +203,18 @@ def _write_split(
     lines: Iterator[str], vocabulary: Vocabulary, path: Path, split: str, tick: Tick
 ) -> dict[str, Any]:
     """Write a split's tokens; return its part of `meta.json`."""
-    sums, digest = {"tokens": 0, "lines": 0, "words": 0, "length": 0}, hashlib.blake2b()
+    sums = dict.fromkeys(("tokens", "lines", "words", "length", "replaced"), 0)
+    digest = hashlib.blake2b()
     with path.open("wb") as file:
         for number, text in enumerate(lines, 1):
-            tokens, words, length = vocabulary.line(text)
-            content = np.asarray(tokens, TOKEN).tobytes()
+            line = vocabulary.line(text)
+            content = np.asarray(line.tokens, TOKEN).tobytes()
             file.write(content)
             digest.update(content)
-            sums["tokens"] += len(tokens)
-            sums["words"] += words
-            sums["length"] += length
+            sums["tokens"] += len(line.tokens)
+            sums["words"] += line.words
+            sums["length"] += line.length
+            sums["replaced"] += line.replaced
             sums["lines"] = number
             if number % 10_000 == 0:
                 tick(f"numbering {split}", number)
@@ -219,7 +222,7 @@ def _write_split(
 
 
 def _read(kept: Path) -> tuple[Vocabulary, dict[str, Split]] | None:
-    """Return the cached vocabulary and splits; None if missing, unfinished or damaged."""
+    """Return the cached vocabulary and splits; None if missing, unfinished, damaged or older."""
     try:
         meta = read_object(kept / "meta.json")
         text = (kept / "vocabulary.json").read_bytes()
@@ -237,4 +240,5 @@ def _read_split(path: Path, facts: dict[str, Any]) -> Split:
         if hashlib.file_digest(file, "blake2b").hexdigest() != facts["digest"]:
             raise ValueError("damaged")
     ids = np.memmap(path, TOKEN, "r", shape=(facts["tokens"],))
-    return Split(ids, facts["lines"], facts["words"], facts["length"])
+    # Older caches have no "replaced": the LookupError has them made again, under the same digest.
+    return Split(ids, facts["lines"], facts["words"], facts["length"], facts["replaced"])

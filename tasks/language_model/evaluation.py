@@ -26,18 +26,30 @@ class Measure(NamedTuple):
     predictions: int
     perplexity: float  # of a token
     word_perplexity: float  # of a word, ends of lines counted as words
-    bits_per_byte: float  # of the text in UTF-8
+    bits_per_byte: float | None  # of the text in UTF-8; None if words became `<unk>`
+    replaced: int  # words that became `<unk>`, whose spelling no loss counts
 
     def said(self, unit: str) -> str:
         """Return the perplexities and bits a byte in words; `unit`: words or bytes."""
+        if self.bits_per_byte is None:
+            bits = (
+                f"no bits a byte ({self.replaced:,} of {self.predictions + 1:,} tokens became "
+                "<unk>, whose spelling is not counted)"
+            )
+        else:
+            bits = f"{self.bits_per_byte:.4f} bits a byte"
         return (
             f"perplexity {self.perplexity:.2f} of {unit}, {self.word_perplexity:.2f} of words, "
-            f"{self.bits_per_byte:.4f} bits a byte"
+            f"{bits}"
         )
 
 
 def mean_loss(total: float, split: Split) -> Measure:
-    """Return the mean loss in all units, from the sum over the N - 1 predictions of a split."""
+    """Return the mean loss in all units, from the sum over the N - 1 predictions of a split.
+
+    Where words became `<unk>`, the loss is not the length of a code for the text, so there are no
+    bits per byte.
+    """
     tokens = len(split.ids)
     loss = total / (tokens - 1)
     of_word = loss * tokens / split.words
@@ -46,7 +58,8 @@ def mean_loss(total: float, split: Split) -> Measure:
         predictions=tokens - 1,
         perplexity=_exp(loss),
         word_perplexity=_exp(of_word),
-        bits_per_byte=loss * tokens / split.length / math.log(2),
+        bits_per_byte=None if split.replaced else loss * tokens / split.length / math.log(2),
+        replaced=split.replaced,
     )
 
 

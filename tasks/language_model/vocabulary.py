@@ -29,6 +29,7 @@ class Line(NamedTuple):
     tokens: Sequence[int]
     words: int  # the end of the line counts, too
     length: int  # bytes in UTF-8
+    replaced: int  # words outside the vocabulary, without the text's own `<unk>`
 
 
 class Vocabulary(ABC):
@@ -97,8 +98,10 @@ class Words(Vocabulary):
         words = text.split()
         get, unknown = self.numbers.get, self.unknown
         tokens = [get(word, unknown) for word in words]
+        replaced = tokens.count(unknown) - words.count(UNKNOWN)
         tokens.append(0)
-        return Line(tokens, len(tokens), len(text) if text.isascii() else len(_encoded(text)))
+        length = len(text) if text.isascii() else len(_encoded(text))
+        return Line(tokens, len(tokens), length, replaced)
 
     def prompt(self, text: str) -> list[int]:
         lines = text.split("\n")
@@ -129,7 +132,7 @@ class Bytes(Vocabulary):
 
     def line(self, text: str) -> Line:
         content = _encoded(text)
-        return Line(np.frombuffer(content, np.uint8), len(text.split()) + 1, len(content))
+        return Line(np.frombuffer(content, np.uint8), len(text.split()) + 1, len(content), 0)
 
     def prompt(self, text: str) -> list[int]:
         return list(_encoded(text))

@@ -124,7 +124,7 @@ def test_every_schedule_has_it_where_it_was_asked_for(schedule, asked, by_hand):
     plan = plan_of(options)
     plan.options = replace(plan.options, cuda_graphs=asked)  # `plan_of` refuses it without a GPU
     groups = plan.options.env_groups if schedule == "asynchronous" else 1
-    with assembled(plan.options, plan, Stages("learner")) as (_, source, _):
+    with assembled(plan.options, plan, Stages("learner")) as (_, source):
         source.publish(0)
         with source:
             for _ in source.rollouts():

@@ -42,3 +42,11 @@ def test_what_was_measured_is_written_before_the_next_part(wire, tmp_path, monke
     with pytest.raises(RuntimeError, match="lost"):
         distributed.main(["--parts", "wire", "ray", "--json", str(path)])
     assert json.loads(path.read_text())["wire"] == WIRE
+
+
+def test_a_game_without_pictures_is_one_line(capsys):
+    with pytest.raises(SystemExit) as ended:
+        distributed.main(["--parts", "wire", "--env", "Catch"])
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and said.count("\n") == 1
+    assert said.startswith("error: stem 'shallow_centred' needs pictures")

@@ -14,7 +14,7 @@ from gymnasium.spaces import (
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from fastweights import envs
-from fastweights.envs import Episode, GymnasiumEnvironments
+from fastweights.envs import Episode, GymnasiumEnvironments, NoPictures
 from fastweights.envs.observations import frame_format
 
 
@@ -253,6 +253,29 @@ def test_pictures():
     environments.reset()
     environments.step(np.zeros(2, np.int64))
     np.testing.assert_array_equal(environments.render(), np.ones((2, 8, 9, 3), np.uint8))
+
+
+@pytest.mark.filterwarnings("ignore:.*render")  # Gymnasium's, on metadata without modes or speed
+def test_a_game_without_metadata_is_drawn():
+    class Bare(Show):
+        metadata = {}  # noqa: RUF012, as Gymnasium has it
+
+    gymnasium.registry[SHOW].entry_point = Bare
+    environments = envs.make(SHOW, 2, render=True)
+    environments.reset()
+    assert environments.render().shape == (2, 8, 9, 3)
+
+
+def test_a_game_that_does_not_keep_its_render_mode_is_named():
+    class Forgets(Show):
+        def __init__(self, **options):
+            super().__init__()
+
+    gymnasium.registry[SHOW].entry_point = Forgets
+    environments = envs.make(SHOW, 2, render=True)
+    environments.reset()
+    with pytest.raises(NoPictures, match=f"^{SHOW} draws no pictures: .* set self.render_mode"):
+        environments.render()
 
 
 @pytest.mark.parametrize("action", [[3, 0], [-1, 0], [0], [0.5, 0.5]])

@@ -128,6 +128,7 @@ def test_protocols_are_for_atari(name):
             for value in (-0.1, 1.01, float("nan"), "half", True, None)
         ),
         ({"sticky": "often"}, "sticky.*'often'"),
+        ({"sticky": False}, "sticky.*False"),
         ({"noop_max": 10.0}, "noop_max.*whole number.*10.0"),
         ({"frame_skip": "four"}, "frame_skip.*whole number.*'four'"),
         ({"max_pool": 1}, "max_pool must be true or false, got 1"),

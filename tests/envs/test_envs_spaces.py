@@ -14,7 +14,7 @@ from gymnasium.spaces import (
     flatten,
     flatten_space,
 )
-from gymnasium.vector import SyncVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 from fastweights import envs
@@ -143,6 +143,62 @@ def test_a_batch_with_another_part_than_declared_is_refused():
     made = Batch([Cards] * 2, autoreset_mode="SameStep")
     environments = GymnasiumEnvironments(made, name="Mine", seed=0)
     with pytest.raises(BrokenEnvironment, match=r"Mine: reset\(\) .* shape \(1,\) for 2 env"):
+        environments.reset()
+
+
+class Lists(VectorEnv):
+    """A batch of one step an episode that returns `observation`, and all else, as lists."""
+
+    def __init__(self, space, observation):
+        self.num_envs, self.single_observation_space = len(observation), space
+        self.single_action_space = Discrete(2)
+        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
+        self.observation = observation
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation, {}
+
+    def step(self, actions):
+        ones = [1] * self.num_envs
+        return self.observation, ones, [True] * self.num_envs, [False] * self.num_envs, {}
+
+
+@pytest.mark.parametrize(
+    ("space", "observation"),
+    [
+        (Box(-1, 1, (2,)), [[0.0, 1.0], [0.5, -1.0]]),
+        (Box(0, 255, (2, 2), np.uint8), [np.eye(2, dtype=np.uint8), np.ones((2, 2), np.uint8)]),
+        (Discrete(4, start=-1), [-1, 2]),
+        (Tuple((Discrete(2), MultiDiscrete([2, 3]))), [[1, 0], [[1, 2], [0, 0]]]),
+    ],
+)
+def test_a_batch_may_be_lists(space, observation):
+    environments = GymnasiumEnvironments(Lists(space, observation), name="Mine", seed=0)
+    rows = [environments.reset(), environments.step(np.zeros(2, np.int64))]
+    streams = zip(*observation, strict=True) if isinstance(space, Tuple) else observation
+    for stream, value in enumerate(streams):
+        array = np.asarray(value, space.dtype)[None] if is_picture(space) else flatten(space, value)
+        for row in rows:
+            np.testing.assert_array_equal(row.frame[stream], array)
+    assert rows[1].is_first.all() and rows[1].reward.tolist() == [1, 1]
+
+
+def is_picture(space) -> bool:
+    return space.dtype == np.uint8
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "says"),
+    [
+        (Discrete(4), [0, -1], "-1, but"),
+        (Discrete(4), [0, 4], "4, but"),
+        (Discrete(4, start=1), [0, 4], "0, but"),
+        (MultiDiscrete([2, 3]), [[0, 2], [2, 2]], "2, but"),
+    ],
+)
+def test_numbers_outside_their_range_are_refused(space, observation, says):
+    environments = GymnasiumEnvironments(Lists(space, observation), name="Mine", seed=0)
+    with pytest.raises(BrokenEnvironment, match=rf"Mine: reset\(\) .* observation of {says}"):
         environments.reset()
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from forks import Program
 from torch import nn
 
 from fastweights.agents.network import Network
@@ -229,3 +230,24 @@ def test_a_stop_ends_the_games_and_they_are_played_another_time(periodic):
     assert not said and not list(folder.iterdir())
     test(300, lambda: None)
     assert len(said) == 1
+
+
+KILLED_IN_ITS_LAST_GAMES = """
+import os, sys
+from fastweights.experiments.agents import run
+from fastweights.launch import atari
+run.show_trained = lambda *given: os._exit(9)
+atari.main(sys.argv[1:])
+"""
+
+
+def test_a_run_killed_in_its_last_test_games_plays_them_again(tmp_path, capsys):
+    words = [*CATCH, "--auto-resume", "--evaluate-episodes", "2"]
+    words += ["--savedir", str(tmp_path), "--xpid", "job"]
+    assert Program(KILLED_IN_ITS_LAST_GAMES, *words).end().returncode == 9
+    for games_missing in (True, False):
+        assert atari.main(words) == 0
+        said = capsys.readouterr().out
+        assert "has finished its 160 agent steps" in said
+        assert ("after training" in said) == games_missing
+    assert [one.agent_steps for one in evaluations_in(tmp_path / "job").values()] == [0, 160]

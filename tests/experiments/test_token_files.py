@@ -173,3 +173,24 @@ def test_a_run_learns_from_files(tmp_path, capsys):
     assert not (tmp_path / "data").exists()
     stored = read_meta(tmp_path / "a")["args"]
     assert [stored[f"{split}_size"] for split in ("train", "valid", "test")] == [20, 10, 10]
+
+
+def test_a_run_on_published_files_counts_held_out_sequences_that_it_learns_from(tmp_path, capsys):
+    """Of a^n b^n, all of them: the selection and early stopping saw memorised strings only."""
+    given = ["--preset", "small", "--core", "lstm", "--epochs", "1", "--num-threads", "1"]
+    given += ["--task", "parity", "--test-lengths", "20", "--length-size", "2"]
+    given += ["--savedir", str(tmp_path), "--files", str(folder(tmp_path)), "--xpid"]
+    note = "note: 2 of 2 held-out sequences, which select the weights, are also training sequences"
+    assert formal_language.main([*given, "a"]) == 0
+    said = capsys.readouterr().out
+    assert note in said and "selection.src and selection.tgt of --files may have others" in said
+    assert formal_language.main([*given, "b", "--legacy-selection"]) == 0
+    assert "held-out sequences" not in capsys.readouterr().out
+    for ending, text in (("src", "0 0\n1 1\n1 0 1\n"), ("tgt", "F F\nF T\nT F T\n")):
+        (tmp_path / f"selection.{ending}").write_text(text)
+    assert formal_language.main([*given, "c"]) == 0
+    assert "note: 1 of 3 held-out sequences" in capsys.readouterr().out
+    (tmp_path / "selection.src").write_text("0 0\n1\n1 0 1\n")
+    (tmp_path / "selection.tgt").write_text("F F\nT\nT F T\n")
+    assert formal_language.main([*given, "d"]) == 0
+    assert "held-out sequences" not in capsys.readouterr().out

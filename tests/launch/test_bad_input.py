@@ -104,6 +104,10 @@ def test_help_is_help(capsys):
         (["--precision", "float23"], "did you mean float32?"),
         (["--env-options", "stiky=0.1"], "did you mean sticky?"),
         (["--env", "TMaze", "--env-options", "coridor=3"], "did you mean corridor?"),
+        (
+            ["--env-options", "sticky=0.25", "--env_options=frame_stack=1"],
+            "error: --env-options is given 2 times: give all its values after one",
+        ),
         (["--env", "Catch", "--core-width", "90000"], "GB of memory to be trained, and cpu has"),
         (["--env", "Catch", "--core", "lstm", "--core-width", "90000"], "needs at least 390 GB"),
         (["--env", "Combat"], "Combat takes two players or more"),

@@ -174,6 +174,16 @@ def test_a_run_that_ended_before_its_first_checkpoint_begins_again(tmp_path, mon
     assert_same_run(tmp_path / "job", tmp_path / "whole")
 
 
+def test_a_run_that_begins_again_records_its_own_options_and_hashes(tmp_path, monkeypatch):
+    interrupted(tmp_path, "job", monkeypatch, "--total-steps", 200, "--disable-checkpoint")
+    run = tmp_path / "job"
+    assert (run / "hashes.csv").exists()
+    assert train(tmp_path, "job", *AGAIN, "--schedule", "asynchronous") == 0
+    assert not (run / "hashes.csv").exists()
+    (again,) = json.loads((run / "meta.json").read_text())["resumed"]
+    assert again["args"]["schedule"] == "asynchronous"
+
+
 def test_a_finished_run_without_its_checkpoints_folder_is_finished(tmp_path, capsys):
     assert train(tmp_path, "job", *AGAIN) == 0
     shutil.rmtree(tmp_path / "job" / "checkpoints")

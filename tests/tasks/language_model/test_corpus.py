@@ -1,6 +1,7 @@
 """Texts in all formats become the same numbers, which are cached, repaired and shared."""
 
 import errno
+import json
 import multiprocessing
 import shutil
 import sysconfig
@@ -80,6 +81,31 @@ def test_rare_words_of_raw_text_are_unknown(tmp_path):
     found = read(plain(tmp_path / "wikitext-103-raw", "wiki.{}.raw", text), tmp_path / "cache")
     assert found.vocabulary.types == ["<eos>", "b", "a", "<unk>"]
     assert lines_of(found, "valid") == [["<unk>", "b", "<unk>"]]
+    assert [found.splits[split].replaced for split in SPLITS] == [3, 2, 0]
+
+
+def test_a_texts_own_unknown_words_are_not_counted_as_replaced(tmp_path):
+    text = {"train": "a <unk> b\n", "valid": "<unk> z a\n", "test": "<unk> b\n"}
+    found, of_bytes = (
+        read(plain(tmp_path / "text", "{}.txt", text), tmp_path / "cache", vocabulary=kind)
+        for kind in ("words", "bytes")
+    )
+    assert [found.splits[split].replaced for split in SPLITS] == [0, 1, 0]
+    assert [of_bytes.splits[split].replaced for split in SPLITS] == [0, 0, 0]
+
+
+def test_numbers_of_earlier_versions_are_made_again_under_their_digest(tmp_path):
+    """They do not say how many words became `<unk>`; runs on them can still be resumed."""
+    source = FORMS["tokens"](tmp_path / "text")
+    before = read(source, tmp_path / "cache")
+    path = tmp_path / "cache" / f"words-{before.digest}" / "meta.json"
+    meta = json.loads(path.read_text())
+    for split in SPLITS:
+        del meta[split]["replaced"]
+    path.write_text(json.dumps(meta))
+    after = read(source, tmp_path / "cache")
+    assert after.digest == before.digest
+    assert after.splits["valid"].replaced == before.splits["valid"].replaced
 
 
 def test_bytes_are_the_text(tmp_path):

@@ -88,11 +88,13 @@ def test_a_model_is_left_as_it_was():
 
 def test_measures_are_per_token_word_and_byte():
     """Ten tokens are five words and forty bytes, with a loss of 2 nats for each token."""
-    found = mean_loss(9 * 2.0, Split(np.zeros(10, np.int32), lines=1, words=5, length=40))
+    split = Split(np.zeros(10, np.int32), lines=1, words=5, length=40, replaced=0)
+    found = mean_loss(9 * 2.0, split)
     assert found.predictions == 9
     assert found.perplexity == pytest.approx(math.exp(2))
     assert found.word_perplexity == pytest.approx(math.exp(4))
     assert found.bits_per_byte == pytest.approx(2 * 10 / 40 / math.log(2))
+    assert mean_loss(9 * 2.0, split._replace(replaced=1)).bits_per_byte is None
 
 
 def test_strides_beyond_the_window_are_one_line():
