@@ -80,7 +80,7 @@ def assembled(
         step: agent steps that the run has behind it.
 
     Raises:
-        UserError: a game or a network that cannot be made, or --kernels that the core cannot run
+        UserError: a game or a network that cannot be created, or --kernels that the core cannot run
             on; one line.
     """
     with closing(plan), ExitStack() as made:

@@ -34,7 +34,7 @@ def open_records(options: RunOptions, saved: SavedAgent | None, network: Network
     """Return the records of a new run, or of the run that `saved` belongs to.
 
     Raises:
-        UserError: the folder cannot be made, opened or written; one line.
+        UserError: the folder cannot be created, opened or written; one line.
     """
     records = RunRecords(_open(options, saved, network), MILESTONES)
     if saved:

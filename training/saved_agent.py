@@ -263,7 +263,7 @@ def check_module(options: RunOptions, env: str | None, path: Path) -> None:
         return
     if env is None:
         raise CheckpointError(
-            f"{path} plays {options.env!r}, whose module would be imported: if you trust that, "
+            f"{path} plays {options.env!r}, whose module would be imported: if you trust it, "
             f"add --env {shlex.quote(options.env)}"
         )
     raise CheckpointError(

@@ -98,7 +98,7 @@ def test_the_tests_fix_what_auto_is_in_the_processes_that_they_start_too():
 @pytest.mark.parametrize(
     ("variable", "value", "said"),
     [
-        ("PRECISION", "half", "'half' is none of auto, float32, bfloat16"),
+        ("PRECISION", "half", "'half' is not one of auto, float32, bfloat16"),
         ("CPUS", "many", "must be a number from 1 to 4096, not 'many'"),
         ("CPUS", "0", "must be a number from 1 to 4096, not '0'"),
         ("CPUS", "-2", "must be a number from 1 to 4096, not '-2'"),

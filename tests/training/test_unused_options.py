@@ -37,7 +37,7 @@ def test_every_objective_that_reads_an_option_is_named():
 
 
 def test_an_environment_s_option_is_given_once():
-    with pytest.raises(ValueError, match="--env-options has corridor twice: give it once"):
+    with pytest.raises(ValueError, match="--env-options sets corridor twice: give it once"):
         RunOptions(env="TMaze", env_options=("corridor=3", "corridor=5")).environment_options()
 
 
