@@ -150,7 +150,7 @@ def test_a_file_alone_imports_nothing(another_process, capsys):
     assert open_agent(Path("runs/a"), core=CORE).network.core.rate == 0.5
     assert imported().exists()
     said = error_of(evaluate.main, capsys, "runs/a", "--core", "users_memory:slow")
-    assert f"the memory is {CORE}, and --core says users_memory:slow" in said
+    assert f"the memory is {CORE}, not --core users_memory:slow" in said
 
 
 def test_agents_with_different_memories_are_compared(another_process, capsys):
@@ -360,8 +360,8 @@ def test_a_module_that_has_changed_is_named(another_process, capsys):
         SOURCE.replace("self.write = nn", "self.more = nn.Linear(1, 1); self.write = nn")
     )
     said = error_of(evaluate.main, capsys, "runs/a", *NAMED)
-    assert f"does not fit {CORE} as it is now: its weights are not those of its network" in said
-    assert "it has no core.more.weight" in said
+    assert f"does not fit the present {CORE}: its weights do not fit its network" in said
+    assert "core.more.weight is missing" in said
     assert "restore the module with which it was trained" in said and "revision" not in said
 
 
