@@ -68,7 +68,7 @@ def typed_options(
     typed = Counter(word.partition("=")[0].replace("_", "-") for word in words)
     for name in map(flag, list_fields(kind)):
         if typed[name] > 1:
-            raise UserError(f"{name} is given {typed[name]} times: give all its values after one")
+            raise UserError(f"{name} is given {typed[name]} times: list all values after one flag")
     with _one_line():
         return tyro.cli(kind, args=words, registry=_REGISTRY, **of_tyro)
 

@@ -142,7 +142,7 @@ def test_a_run_computes_float32_in_float32(schedule, same_bits, monkeypatch):
 def test_lockstep_has_one_device(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     options = RunOptions(device="cpu", schedule="lockstep", actor_device="cuda:0")
-    with pytest.raises(ValueError, match="leave both out, or --schedule asynchronous"):
+    with pytest.raises(ValueError, match="leave both out, or use --schedule asynchronous"):
         plan_of(options)
 
 

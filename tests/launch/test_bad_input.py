@@ -106,7 +106,7 @@ def test_help_is_help(capsys):
         (["--env", "TMaze", "--env-options", "coridor=3"], "did you mean corridor?"),
         (
             ["--env-options", "sticky=0.25", "--env_options=frame_stack=1"],
-            "error: --env-options is given 2 times: give all its values after one",
+            "error: --env-options is given 2 times: list all values after one flag",
         ),
         (["--env", "Catch", "--core-width", "90000"], "GB of memory, and cpu has"),
         (["--env", "Catch", "--core", "lstm", "--core-width", "90000"], "needs at least 390 GB"),
