@@ -1,4 +1,4 @@
-"""The actor: a network that plays a batch of environments, by single steps or whole rollouts."""
+"""The actor: a network that plays a batch of environments, in single steps or whole rollouts."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -25,7 +25,7 @@ class Row(Protocol):
     is_first: np.ndarray
     episodes: Sequence[Any]
     lives: Sequence[Any]
-    cut_off: Any  # None, or `streams` that a time limit cut off and the `frame` that would follow
+    cut_off: Any  # None, or `streams` cut off by a time limit and the `frame` that would follow
 
 
 @runtime_checkable
@@ -42,7 +42,7 @@ class Environments(Protocol):
 
 
 class Collected(NamedTuple):
-    """A rollout, and the records of episodes and lives that ended in it."""
+    """A rollout, with records of the episodes and lives that ended in it."""
 
     rollout: Rollout
     episodes: list[Any]
@@ -58,17 +58,17 @@ class Decision(NamedTuple):
 
 
 class Actor:
-    """Acting in a batch of environments; between two calls the current row is still to be acted on.
+    """Acts in a batch of environments; between calls, the current row is yet to be acted on.
 
     Args:
         network: the network.
         environments: the environments.
         device: device of the network.
-        generator: generator of the actions; None for torch's global one.
+        generator: random generator for actions; None for torch's global generator.
         greedy: take the most probable action instead of sampling.
         streams: this actor's streams among `of` streams. Actors with equal generators together
             act as one actor with all environments would.
-        of: number of streams of all actors.
+        of: total number of streams of all actors.
         graphed: record the step as a CUDA graph on a GPU; see `GraphedStep`.
         stage: `stage(name)` is entered around emulation, transfer and inference.
     """
@@ -116,7 +116,7 @@ class Actor:
     def collect(self, length: int, *, values: bool = False) -> Collected:
         """Play `length` steps; the returned tensors are new and on the actor's device.
 
-        With `values`, the rollout has the value of every row, for which the last one is read, too.
+        With `values`, the rollout contains the value of every row, including the last.
         """
         initial_state, episodes, lives = self.state, [], []
         seen, decisions, cut_off = [self.seen()[:4]], [], []
@@ -150,7 +150,7 @@ class Actor:
     def snapshot(self) -> dict[str, Any] | None:
         """Return what `restore` needs to continue from here; None if the environments cannot.
 
-        The values are tensors and plain values, and whatever the environments return.
+        It consists of tensors and plain values, and of whatever the environments return.
         """
         environments = getattr(self.environments, "snapshot", lambda: None)()
         if environments is None:
@@ -168,7 +168,7 @@ class Actor:
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Continue where `snapshot` was taken; raises errors of environments, dicts and torch.
 
-        On another kind of device the actions' random numbers are new ones.
+        On another kind of device, the actions' random numbers differ.
         """
         self.environments.restore(_exchanged(snapshot["environments"], Tensor, Tensor.numpy))
         self._sent = tuple(_like(self._sent, snapshot["row"]))
@@ -180,16 +180,16 @@ class Actor:
 
     @torch.no_grad()
     def _value(self) -> Float[Tensor, "1 B"]:
-        """Return the value of the current row, on which nothing is decided."""
+        """Return the value of the current row, without choosing actions."""
         with self.stage("inference"):
             output, _ = self._act(*self.seen())
         return output.value
 
     @torch.no_grad()
     def _cut_off(self, cut_off: Any) -> tuple[Int[Tensor, " N"], Float[Tensor, " N"]]:
-        """Return the streams whose episode was cut off, and the value of what would have followed.
+        """Return the streams whose episode was cut off, and the values of the rows to follow.
 
-        The network reads it in the state after the last action, with that action's reward.
+        The network reads such a row in the state after the last action, with that action's reward.
         """
         with self.stage("inference"):
             streams = _send(cut_off.streams, self.device)
@@ -231,11 +231,11 @@ def _kind(tensor: Tensor) -> str:
 def _to_plain(value: np.ndarray | np.generic) -> Tensor | bool | float | str | bytes:
     if isinstance(value, np.generic):
         return value.item()
-    return torch.tensor(np.asarray(value, order="C"))  # a copy: the games go on with the array
+    return torch.tensor(np.asarray(value, order="C"))  # a copy: the games keep using the array
 
 
 def _exchanged(value: Any, kind: type | UnionType, exchange: Callable[[Any], Any]) -> Any:
-    """Return `value` with every `kind` in its dicts, lists and tuples exchanged."""
+    """Return `value` with every `kind` in its dicts, lists and tuples replaced."""
     if isinstance(value, kind):
         return exchange(value)
     if isinstance(value, dict):

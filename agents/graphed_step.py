@@ -1,9 +1,9 @@
-"""The acting step as a CUDA graph: one call of the host starts a hundred kernels on a GPU.
+"""The acting step as a CUDA graph: a single host call launches a hundred kernels on a GPU.
 
-A step for a few dozen streams is many small launches, and the host takes longer to start them than
-the GPU to run them. They are recorded once and replayed. A replay uses the same memory, so inputs
+A step for a few dozen streams consists of many small launches, which take the host longer to issue
+than the GPU to run. They are recorded once and replayed. A replay uses the same memory, so inputs
 are copied to the memory that the recorded step reads, and outputs from the memory that it writes,
-each with a launch of its own.
+each with a separate launch.
 """
 
 import threading
@@ -17,7 +17,7 @@ from fastweights.kernels import State, map_state, tensors_of, without_waiting
 
 Replay = Callable[[], object]
 
-_WARM_UPS = 3  # runs in which kernels are loaded, and libraries choose kernels and allocate
+_WARM_UPS = 3  # runs in which kernels are loaded and libraries choose kernels and allocate
 _one_records = threading.Lock()
 
 
@@ -38,7 +38,7 @@ def record(call: Callable[[], Any], device: torch.device) -> tuple[Any, Replay]:
         for _ in range(_WARM_UPS):
             call()
         graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream(device)
-        # Replayed kernels keep the priority of the recording, in any stream.
+        # Replayed kernels keep the priority of the recording in any stream.
         own = torch.cuda.Stream(device, priority=current.priority)
         try:
             # A failed recording leaves its stream as the current one.
@@ -49,7 +49,7 @@ def record(call: Callable[[], Any], device: torch.device) -> tuple[Any, Replay]:
                 outputs = call()
         except RuntimeError as error:
             raise CannotRecord(
-                f"the acting step cannot be a CUDA graph: {_first(error)}"
+                f"the acting step cannot be recorded as a CUDA graph: {_first(error)}"
             ) from error
         return outputs, graph.replay
 
@@ -82,7 +82,7 @@ class GraphedStep:
         for place, given in zip(tensors_of(self._seen), tensors_of(seen), strict=True):
             if (place.shape, place.dtype) != (given.shape, given.dtype):
                 was, now = (f"{x.dtype} of shape {tuple(x.shape)}" for x in (place, given))
-                raise ValueError(f"the recorded step takes {was}, not {now}")
+                raise ValueError(f"the recorded step expects {was}, not {now}")
             place.copy_(given)
         self._replay()
         return map_state(torch.clone, self._acted)

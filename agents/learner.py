@@ -1,4 +1,4 @@
-"""The learner: one network, its optimiser and its learning-rate schedule, and batches of rollouts.
+"""The learner: trains one network on batches of rollouts, with optimiser and rate schedule.
 
 The objective (`agents/objectives.py`) defines targets and losses. The learner uses a batch once, as
 published for IMPALA, or several times in minibatches of whole streams. Learners that share a batch
@@ -30,7 +30,7 @@ _FOLLOW = 0.1  # weight of a batch in the moving mean of squared value targets
 
 
 class _Batch(NamedTuple):
-    """A batch or a part of its streams, with the targets if the objective fixes them."""
+    """A batch or part of its streams, with targets if the objective fixes them."""
 
     rollout: Rollout
     targets: Targets | None
@@ -54,10 +54,10 @@ class Learner:
         stage: `stage(name)` is entered around each micro-batch's gradient, the sum over learners
             and the optimiser's step.
         replicas: learners that train the same network on the rest of each batch.
-        seed: seed of the distribution of streams over minibatches.
+        seed: seed for the distribution of streams over minibatches.
 
     Raises:
-        ValueError: values are to be normalised, and the network has a fixed unit.
+        ValueError: values are to be normalised, but the network has a fixed unit.
     """
 
     def __init__(
@@ -72,31 +72,31 @@ class Learner:
         self.replicas = replicas or Alone()
         self.objective = OBJECTIVES[config.objective]
         if config.normalize_values and not network.value.normalize:
-            raise ValueError("normalize_values needs a network whose configuration has it, too")
+            raise ValueError("normalize_values must also be set in the network's configuration")
         self.optimizer = _optimizer(network, config)
         self.steps = 0  # agent steps of all batches
         self.updates = 0  # batches that changed the weights
-        self.refused = 0  # batches with a loss or gradient that was not finite
+        self.refused = 0  # batches with a non-finite loss or gradient
         self.refused_in_a_row = 0
 
     def update(self, rollout: Rollout) -> dict[str, Tensor]:
         """Learn from T x B transitions; return scalar tensors for the logs.
 
-        B is this learner's share of the batch. Logged values are means over the gradient steps, and
+        B is this learner's share of the batch. Logged values are means over the gradient steps and
         over all learners:
 
         - the losses as they enter the total (reduced, weighted by their costs);
         - `gradient_norm` before clipping; `entropy` of the policy in nats;
         - `approx_kl` between the acting and the learned policy, in nats;
-        - `clip_fraction` of ratios beyond the clip range;
-        - `explained_variance` of the value targets, by the first pass;
-        - `value_target_rms`, their root mean square, in discounted clipped rewards;
-        - `gradient_steps`, their number; one that `kl_limit` shortened counts as its share.
+        - `clip_fraction`: fraction of ratios beyond the clip range;
+        - `explained_variance` of the value targets, in the first pass;
+        - `value_target_rms`: their root mean square, in discounted clipped rewards;
+        - `gradient_steps`: their number; a step shortened by `kl_limit` counts as its fraction.
 
-        A loss or gradient that is not finite makes no step: the rest of the batch is left out, and
-        the batch is counted as refused. (The unit of values has followed its targets if these were
-        finite, which changes no value.) If a stage raises, weights, optimiser and counters are
-        as they were before the batch.
+        A non-finite loss or gradient causes no step: the rest of the batch is skipped, and the
+        batch counts as refused. (If the value targets were finite, the unit of values has followed
+        them, which changes no value.) If a stage raises, weights, optimiser and counters are as
+        they were before the batch.
         """
         length, streams = rollout.action.shape
         with self._all_or_nothing():
@@ -109,9 +109,9 @@ class Learner:
         return self._logs(taken, made)
 
     def _learn(self, batch: _Batch) -> tuple[list[dict[str, Tensor]], float, bool]:
-        """Return the sums of each gradient pass, the steps made, and whether one was refused."""
+        """Return the sums of each gradient pass, the steps made, and whether a step was refused."""
         limit, before = self.config.kl_limit, []
-        if limit is not None:  # the copy to restore may be in another unit of values
+        if limit is not None:  # the copy to restore may have another unit of values
             before = [weight.detach().clone() for weight in self.network.parameters()]
         taken: list[dict[str, Tensor]] = []
         for minibatch in self._minibatches(batch):
@@ -179,7 +179,7 @@ class Learner:
             yield batch.columns(start, min(start + width, streams))
 
     def _sums(self, batch: _Batch, scale: float) -> dict[str, Tensor]:
-        """Return the reduced losses, and sums from which the logs' other columns are computed."""
+        """Return the reduced losses, and the sums behind the logs' other columns."""
         config, objective = self.config, self.objective
         estimates, logits = self.estimate(batch.rollout)
         targets = batch.targets or objective.targets(estimates, config)
@@ -244,7 +244,7 @@ class Learner:
 
     @torch.no_grad()
     def _prepared(self, rollout: Rollout) -> _Batch:
-        """Return the whole share of the batch, with targets if the objective fixes them."""
+        """Return the whole share of the batch, with its targets if the objective fixes them."""
         if not self.objective.fixes_targets:
             return _Batch(rollout, None)
         targets = self._targets(rollout)
@@ -255,9 +255,9 @@ class Learner:
         return _Batch(rollout, targets)
 
     def _targets(self, rollout: Rollout) -> Targets:
-        """Return the targets by the present weights.
+        """Return the targets under the current weights.
 
-        Where the rollout has values, they are by these weights, and so is its policy.
+        If the rollout contains values, these weights computed them and its policy.
         """
         if len(rollout.value):
             acting = self._estimates(rollout, rollout.policy_logits, rollout.value)
@@ -270,7 +270,7 @@ class Learner:
         return Targets(*(torch.cat(same, 1) for same in zip(*parts, strict=True)))
 
     def _normalized(self, advantages: Float[Tensor, "T B"]) -> Float[Tensor, "T B"]:
-        """Return advantages with mean 0 and deviation 1 over all learners' parts of the batch."""
+        """Return advantages with mean 0 and standard deviation 1 over all learners' parts."""
         centred = advantages - self._mean(advantages)
         return centred / (self._mean(centred.square()).sqrt() + _TINY)
 
@@ -282,13 +282,13 @@ class Learner:
         return total / (values.numel() * self.replicas.count)
 
     def _follow(self, mean_square: Float[Tensor, ""]) -> None:
-        """Let the unit of values follow their targets: the mean of batches, then a moving mean."""
+        """Let the unit of values follow their targets: first the mean, then a moving average."""
         if bool(mean_square.isfinite()):
             self.network.value.follow(mean_square, max(1 / (self.updates + 1), _FOLLOW))
 
     @torch.no_grad()
     def _shorten(self, before: Sequence[Tensor], share: float) -> None:
-        """Go back to `share` of the way from the weights before the batch to the present ones."""
+        """Go back to the fraction `share` of the change since the weights before the batch."""
         for weight, earlier in zip(self.network.parameters(), before, strict=True):
             weight.lerp_(earlier, 1 - share)
 
@@ -312,7 +312,7 @@ class Learner:
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """Restore weights and optimiser if a batch that changes them several times is cut short.
+        """Restore weights and optimiser if a batch with several steps is interrupted.
 
         A single gradient step with a fixed unit of values needs no copies.
         """
@@ -329,7 +329,7 @@ class Learner:
             raise
 
     def learning_rate(self) -> float:
-        """The rate of the next update: linear, from the configured rate to 0 at `total_steps`."""
+        """The next update's learning rate, which falls linearly to 0 at `total_steps`."""
         done = min(self.steps / self.config.total_steps, 1.0)
         return self.config.learning_rate * (1.0 - done)
 
@@ -338,14 +338,14 @@ class Learner:
             group["lr"] = self.learning_rate()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return optimiser state and counters; the owner of the network saves its parameters."""
+        """Return optimiser state and counters; whoever owns the network saves its parameters."""
         return {
             "optimizer": self.optimizer.state_dict(),
             "schedule": {"steps": self.steps, "updates": self.updates, "refused": self.refused},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
+        """Restore the result of `state_dict`."""
         self.optimizer.load_state_dict(state["optimizer"])
         schedule = state["schedule"]
         self.steps, self.updates = schedule["steps"], schedule["updates"]
@@ -357,11 +357,11 @@ def _mean_kl(sums: dict[str, Tensor]) -> float:
 
 
 def _share_within(limit: float, before: float, after: float) -> float:
-    """Return the share of a first step with which the KL divergence, too large after it, is within.
+    """Return the fraction of a first step that brings the KL divergence down to the limit.
 
-    The divergence is taken to rise linearly. It rises with the square, so the share is smaller than
-    it could be. The share is 1 if the divergence was above the limit before the step: what a policy
-    lag moved is no reason not to learn.
+    The divergence is assumed to grow linearly along the step. It actually grows quadratically, so
+    the fraction is smaller than necessary. It is 1 if the divergence exceeded the limit before the
+    step: policy lag is no reason not to learn.
     """
     return 1.0 if before >= limit else (limit - before) / (after - before)
 

@@ -7,7 +7,7 @@ import torch
 
 from fastweights.host import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, check_range, one_of
 
-# Options that only some choices read: option -> choice -> values that read it.
+# Options that only some choices use: option -> choice -> values that use it.
 READ_BY: dict[str, dict[str, tuple[str, ...]]] = {
     "objective": {
         "vtrace": ("rho_clip", "c_clip", "pg_rho_clip"),
@@ -45,41 +45,41 @@ class LearnerConfig:
     # with generalised advantages) or appo (clipped surrogate with V-trace targets).
     objective: Literal["vtrace", "ppo", "appo"] = "vtrace"
     epochs: int = 1  # Number of passes over each batch.
-    minibatches: int = 1  # Gradient steps per pass, each on whole streams.
-    # Limit of the mean KL divergence between the acting and the learned policy, in nats, above
-    # which the reuse of a batch ends; a first step beyond it is shortened. None: no limit.
+    minibatches: int = 1  # Number of minibatches of whole streams per pass, one gradient step each.
+    # Maximum mean KL divergence between the acting and the learned policy, in nats. Above it, the
+    # reuse of a batch stops; a first step that exceeds it is shortened. None: no limit.
     kl_limit: float | None = None
-    optimizer: Literal["rmsprop", "adam"] = "rmsprop"  # Method of the gradient steps.
-    learning_rate: float = 6e-4  # Learning rate at the start.
-    alpha: float = 0.99  # RMSprop: smoothing of squared gradients, per step.
-    epsilon: float = 0.01  # RMSprop: added to the root of the squared gradients.
-    momentum: float = 0.0  # RMSprop: share of the last step that is repeated.
-    adam_beta1: float = 0.9  # Adam: smoothing of gradients, per step.
-    adam_beta2: float = 0.999  # Adam: smoothing of squared gradients, per step.
-    adam_epsilon: float = 1e-5  # Adam: added to the root of the squared gradients.
-    grad_norm_clipping: float = 40.0  # Largest Euclidean norm of the whole gradient.
-    discounting: float = 0.99  # Discount of rewards per agent step.
+    optimizer: Literal["rmsprop", "adam"] = "rmsprop"  # Optimisation algorithm.
+    learning_rate: float = 6e-4  # Initial learning rate.
+    alpha: float = 0.99  # RMSprop: decay rate of the mean squared gradient.
+    epsilon: float = 0.01  # RMSprop: constant added to the root of the mean square.
+    momentum: float = 0.0  # RMSprop: momentum, the fraction of the last step added to the next.
+    adam_beta1: float = 0.9  # Adam: decay rate of the mean gradient.
+    adam_beta2: float = 0.999  # Adam: decay rate of the mean squared gradient.
+    adam_epsilon: float = 1e-5  # Adam: constant added to the root of the mean square.
+    grad_norm_clipping: float = 40.0  # Maximum Euclidean norm of the whole gradient.
+    discounting: float = 0.99  # Discount factor of rewards per agent step.
     baseline_cost: float = 0.5  # Weight of the value loss.
-    # Error of a value, in the unit of values, beyond which its loss is linear instead of
-    # squared (Huber 1964), so that rare large returns do not dominate the gradient; None: never.
+    # Value error, in the value head's unit, beyond which the value loss is linear instead of
+    # quadratic (Huber 1964), so that rare large returns do not dominate the gradient; None: never.
     huber_delta: float | None = None
-    entropy_cost: float = 0.01  # Weight of the policy's entropy, in nats.
-    # Clipping of the rewards in the losses: abs_one (to [-1, 1]) or none; the core's input is
-    # always clipped.
+    entropy_cost: float = 0.01  # Weight of the policy's entropy (in nats) in the loss.
+    # Clipping of rewards in the losses: abs_one (to [-1, 1]) or none. The reward that the core
+    # receives as input is always clipped.
     reward_clipping: Literal["abs_one", "none"] = "abs_one"
     reduction: Literal["sum", "mean"] = "sum"  # Reduction of losses over time and streams.
-    rho_clip: float = 1.0  # V-trace: limit of importance weights in the temporal differences.
-    c_clip: float = 1.0  # V-trace: limit of importance weights that are carried back in time.
-    pg_rho_clip: float = 1.0  # V-trace: limit of importance weights in the policy gradient.
+    rho_clip: float = 1.0  # V-trace: maximum importance weight in the temporal differences.
+    c_clip: float = 1.0  # V-trace: maximum importance weight in the trace back through time.
+    pg_rho_clip: float = 1.0  # V-trace: maximum importance weight in the policy gradient.
     clip_range: float = 0.1  # PPO, APPO: probability ratios are clipped to [1 - x, 1 + x].
-    gae_lambda: float = 0.95  # PPO: weight of longer returns in advantages, per step.
-    # PPO, APPO: shift and scale the advantages of a batch to mean 0 and standard deviation 1.
+    gae_lambda: float = 0.95  # PPO: lambda of generalised advantage estimation.
+    # PPO, APPO: normalise the advantages of each batch to mean 0 and standard deviation 1.
     normalize_advantages: bool = False
-    # PPO, APPO: let the unit of values follow their targets' root mean square, from --value-scale
-    # up (PopArt).
+    # PPO, APPO: scale the values' unit with the root mean square of the value targets (PopArt);
+    # --value-scale is its lower bound.
     normalize_values: bool = False
-    # Number of streams per backward pass: fewer need less memory for the same gradient. 0: all;
-    # None: 4 on a CPU, where they stay in its caches, and all elsewhere.
+    # Number of streams per backward pass; fewer need less memory for the same gradient. 0: all.
+    # None: 4 on a CPU, so that they fit its caches, and all on other devices.
     micro_batch: int | None = None
 
     def __post_init__(self) -> None:
@@ -94,7 +94,7 @@ class LearnerConfig:
         return self.epochs * self.minibatches > 1
 
     def streams_at_once(self, batch: int, device: torch.device) -> int:
-        """Return how many of `batch` streams go through the network together."""
+        """Return how many of `batch` streams to pass through the network at a time."""
         asked = self.micro_batch
         if asked is None:
             asked = 4 if device.type == "cpu" else 0
@@ -102,9 +102,9 @@ class LearnerConfig:
 
 
 def unread(config: LearnerConfig) -> dict[str, tuple[str, list[str]]]:
-    """Return non-default options that the chosen objective and optimiser do not read.
+    """Return non-default options that the chosen objective and optimiser do not use.
 
-    The result maps option -> (choice, the values of the choice that read the option).
+    The result maps option -> (choice, the values of the choice that use the option).
     """
     found: dict[str, tuple[str, list[str]]] = {}
     for choice, readers in READ_BY.items():
@@ -117,10 +117,10 @@ def unread(config: LearnerConfig) -> dict[str, tuple[str, list[str]]]:
 
 
 def without_unread(config: LearnerConfig, known: LearnerConfig) -> LearnerConfig:
-    """Return `config` with unread options reset to defaults where they equal those of `known`.
+    """Return `config` with unused options reset to their defaults if they equal those of `known`.
 
-    So a preset's options of another objective are dropped, and its limit of a batch's reuse where
-    there is no reuse. Options that the user typed stay, and the checks reject them.
+    This drops a preset's options for another objective, and its KL limit if batches are not
+    reused. Options that the user typed stay, and the checks reject them.
     """
     useless = [*unread(config), *(() if config.reuses_batches else ("kl_limit",))]
     given = [name for name in useless if getattr(config, name) == getattr(known, name)]

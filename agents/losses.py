@@ -1,4 +1,4 @@
-"""The three terms of the actor-critic loss, one number a step; the learner reduces them.
+"""The three terms of the actor-critic loss, one number per step; the learner reduces them.
 
 Source: Espeholt et al. 2018, section 4.2, unless a function names another.
 """
@@ -28,7 +28,7 @@ def clipped_surrogate_loss(
 ) -> Float[Tensor, "T B"]:
     """Return max(-r A, -clip(r, 1 - clip_range, 1 + clip_range) A), r = pi(action) / mu(action).
 
-    Beyond the range, a further move of the ratio in the direction of A does not lower the loss.
+    Beyond the range, moving the ratio further in the direction of A does not lower the loss.
     Source: Schulman et al. 2017, "Proximal Policy Optimization Algorithms", equation 7.
     """
     ratio = log_ratio.exp()
@@ -41,7 +41,7 @@ def baseline_loss(
 ) -> Float[Tensor, "T B"]:
     """Return e^2 / 2 of the error e = target - V; beyond d = `huber_delta`, d (|e| - d / 2).
 
-    So no derivative by V exceeds `huber_delta`, which has the unit of V.
+    So no derivative with respect to V exceeds `huber_delta`, which is in the unit of V.
     Source: Huber 1964, "Robust Estimation of a Location Parameter".
     """
     if huber_delta is None:

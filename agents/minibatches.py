@@ -1,6 +1,6 @@
-"""The distribution of a batch's streams over minibatches, when a batch is used more than once.
+"""The distribution of a batch's streams over minibatches when a batch is used more than once.
 
-Of each `count` neighbouring streams in the batch, every minibatch gets one, in an order drawn anew
+Of every `count` neighbouring streams in the batch, each minibatch gets one, in an order drawn anew
 for each pass. So learners that share a batch have equally many streams in each minibatch, and
 together make the same gradient steps as a single learner.
 """
@@ -21,7 +21,7 @@ def deals(
     Args:
         streams: this learner's streams, a multiple of `count`.
         count: minibatches in a pass.
-        share: this learner's index among the learners; all have equally many streams.
+        share: this learner's index; all learners have equally many streams.
         of: number of learners.
         seed: the run's seed.
         steps: the run's agent steps before the batch; the draws depend on them and on the seed.

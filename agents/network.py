@@ -25,16 +25,16 @@ class NetworkConfig:
     frame_shape: tuple[int, ...]  # (channels, height, width) in pixels, or (size,)
     num_actions: int
     core: str
-    core_options: tuple[tuple[str, Any], ...] = ()  # changes to the core's published defaults
+    core_options: tuple[tuple[str, Any], ...] = ()  # overrides of the core's published defaults
     stem: str = "auto"
     precision: str = "float32"  # of the stem's convolutions: float32 or bfloat16
-    channels_last: bool = True  # memory layout of the stem's pictures and weights
-    feed_last_action: bool = False  # one-hot into the core; the published agent did not
-    bptt: int | None = None  # steps that gradients reach back through the core; None: all
+    channels_last: bool = True  # memory layout of the stem's images and weights
+    feed_last_action: bool = False  # one-hot, to the core; not in the published agent
+    bptt: int | None = None  # steps to backpropagate through the core; None: all
     head_norm: bool = False  # normalise the core's output before the heads
     head_init: str = "torch"  # initial weights of the heads; see `RunOptions.head_init`
     value_scale: float = 1.0  # unit of the value head's output, in discounted returns
-    normalize_values: bool = False  # let that unit follow the values' targets
+    normalize_values: bool = False  # let that unit follow the value targets
 
     def __post_init__(self) -> None:
         one_of("head_init", self.head_init, ("torch", "orthogonal"))
@@ -48,7 +48,7 @@ class NetworkOutput(NamedTuple):
 
 
 class Network(nn.Module):
-    """One network for acting (T = 1) and learning."""
+    """The network for acting (T = 1) and learning."""
 
     def __init__(self, config: NetworkConfig):
         super().__init__()
@@ -136,9 +136,9 @@ class Network(nn.Module):
 
 
 def _draw_orthogonal(head: nn.Linear, gain: float) -> None:
-    """Draw orthogonal weights, as PPO's implementations do.
+    """Draw orthogonal weights, as PPO implementations do.
 
-    The first policy is then nearly uniform, and values are near 0.
+    The initial policy is then nearly uniform, and values are near 0.
     """
     nn.init.orthogonal_(head.weight, gain)
     nn.init.zeros_(head.bias)

@@ -1,9 +1,9 @@
-"""Objectives: the estimation of targets, and the policy's loss.
+"""Objectives: how targets are estimated, and the policy loss.
 
-An objective is an entry in `OBJECTIVES`. It defines how the targets of values and policy follow
-from the network's estimates, when they are computed, and how the policy's loss follows from them.
-The learner reduces, weights and minimises the losses of any objective. `learner_config.READ_BY`
-lists the options that each reads.
+An objective is an entry in `OBJECTIVES`. It defines how the value and policy targets follow from
+the network's estimates, when they are computed, and how the policy loss follows from them. The
+learner reduces, weights and minimises the losses of any objective. `learner_config.READ_BY` lists
+the options that each objective uses.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,13 @@ from fastweights.agents.vtrace import Targets, vtrace
 
 
 class Estimates(NamedTuple):
-    """Transitions with the network's present estimates."""
+    """Transitions with the network's current estimates."""
 
     log_pi: Float[Tensor, "T B"]  # log-probability of the action taken, with gradient
     log_mu: Float[Tensor, "T B"]  # log-probability under the acting policy
     value: Float[Tensor, "T B"]  # with gradient
     bootstrap_value: Float[Tensor, " B"]  # of the row after the last
-    reward: Float[Tensor, "T B"]  # clipped; with the value of what follows an episode cut off
+    reward: Float[Tensor, "T B"]  # clipped; plus the bootstrap value where an episode was cut off
     discount: Float[Tensor, "T B"]  # of later rewards; 0 at an episode's end
 
 
@@ -38,9 +38,9 @@ class Objective:
     targets: Callable[[Estimates, LearnerConfig], Targets]
     policy_loss: Callable[[Estimates, Float[Tensor, "T B"], LearnerConfig], Float[Tensor, "T B"]]
     # True: targets are computed once, with the weights before the batch's first gradient step.
-    # False: each pass computes them anew with its weights.
+    # False: each pass recomputes them with the current weights.
     fixes_targets: bool
-    clips: bool  # whether `clip_range` bounds the policy's ratio
+    clips: bool  # whether `clip_range` bounds the policy ratio
 
 
 def _vtrace_targets(estimates: Estimates, config: LearnerConfig) -> Targets:
@@ -105,7 +105,7 @@ OBJECTIVES: dict[str, Objective] = {
         fixes_targets=True,
         clips=True,
     ),
-    # After RLlib's APPO and Sample Factory (Petrenko et al. 2020), with targets that stay fixed and
+    # As in RLlib's APPO and Sample Factory (Petrenko et al. 2020), but with fixed targets and
     # without a second importance weight in the advantages.
     "appo": Objective(
         title="APPO",

@@ -8,10 +8,10 @@ from torch import Tensor
 
 @runtime_checkable
 class Replicas(Protocol):
-    """The other learners, as a learner uses them; `training/replicas.py` connects processes."""
+    """The other learners, as seen by a learner; `training/replicas.py` connects processes."""
 
     count: int
-    rank: int  # this learner's index, from 0, and that of its part of the batch
+    rank: int  # this learner's index, and its part's index in the batch, from 0
 
     def sum(self, tensors: Sequence[Tensor]) -> None:
         """Replace each tensor by its sum over all learners, bit-identical in each of them."""

@@ -1,4 +1,4 @@
-"""Rollouts from actors to the learner, and the only time shift between the two.
+"""Rollouts, which go from actors to the learner, and the only time shift between the two.
 
 Row t holds the agent's observation (`frame[t], reward[t], is_first[t], last_action[t]`) and its
 decision (`action[t], policy_logits[t]`); `reward[t+1]` answers `action[t]`, and so does
@@ -25,10 +25,10 @@ class Rollout(NamedTuple):
     last_action: Int[Tensor, "T+1 B"]
     action: Int[Tensor, "T B"]
     policy_logits: Float[Tensor, "T B A"]
-    # The actor's value of what would have followed where a time limit cut the episode off after
-    # this action, and 0 elsewhere; 0 everywhere if the environments do not tell (`CutOff`).
+    # The actor's value of the row that would have followed, where a time limit cut the episode off
+    # after this action, and 0 elsewhere; always 0 if the environments do not report it (`CutOff`).
     cut_value: Float[Tensor, "T B"]
-    # The actor's values of all rows (V = T+1) if it has the learner's weights; otherwise V = 0.
+    # The actor's values of all rows (V = T+1) if it uses the learner's weights; otherwise V = 0.
     value: Float[Tensor, "V B"]
     initial_state: State
 
@@ -43,13 +43,13 @@ class Rollout(NamedTuple):
         return Rollout(*rows, map_state(lambda tensor: tensor[streams], self.initial_state))
 
     def to(self, device: torch.device) -> "Rollout":
-        """Return this rollout on `device`, without a copy if it is there."""
+        """Return this rollout on `device`, without a copy if it is already there."""
         rows = (tensor.to(device) for tensor in self[:-1])
         return Rollout(*rows, map_state(lambda tensor: tensor.to(device), self.initial_state))
 
     @staticmethod
     def join(rollouts: Sequence["Rollout"]) -> "Rollout":
-        """Return all streams of equally long `rollouts` side by side; one is not copied."""
+        """Concatenate the streams of equally long `rollouts`; a single rollout is not copied."""
         if len(rollouts) == 1:
             return rollouts[0]
         rows = (torch.cat(tensors, 1) for tensors in zip(*(r[:-1] for r in rollouts), strict=True))
@@ -59,7 +59,7 @@ class Rollout(NamedTuple):
 
 
 class Transitions(NamedTuple):
-    """One action a row, with its consequences."""
+    """One action per row, with its consequences."""
 
     action: Int[Tensor, "T B"]
     policy_logits: Float[Tensor, "T B A"]  # the actor's
@@ -69,10 +69,10 @@ class Transitions(NamedTuple):
 
 
 def align(rollout: Rollout, discounting: float) -> Transitions:
-    """Put each action beside its reward: the only time shift in the project.
+    """Align each action with its reward: the only time shift in the project.
 
-    An episode that a time limit cut off ends, too: the next row is of another one. What would have
-    followed has the value `cut_value`, or counts as nothing, as in IMPALA.
+    An episode cut off by a time limit ends, too: the next row belongs to another episode. The rest
+    of the cut episode is worth `cut_value`, or nothing, as in IMPALA.
     """
     ended = rollout.is_first[1:]
     discount = (~ended).to(rollout.reward.dtype) * discounting

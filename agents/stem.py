@@ -1,7 +1,7 @@
-"""Stems: a frame in, a feature vector out; for pictures and for vectors.
+"""Stems: networks that map a frame, an image or a vector, to a feature vector.
 
 Source of the image stems: Espeholt et al. 2018, figure 3 (left: shallow, right: the large ResNet).
-The other `shallow_` stems change the left one so that it learns from the first frames; see
+The other `shallow_` stems modify the left network so that it learns from the first frames on; see
 docs/design/stems.md.
 """
 
@@ -38,7 +38,7 @@ class ResidualUnit(nn.Module):
 
 
 class PooledConv2d(nn.Conv2d):
-    """A convolution with 3 x 3 taps, followed by max-pooling over 3 x 3 windows with stride 2."""
+    """A 3 x 3 convolution, followed by max-pooling over 3 x 3 windows with stride 2."""
 
     def __init__(self, inputs: int, outputs: int):
         super().__init__(inputs, outputs, 3, padding=1)
@@ -49,18 +49,18 @@ class PooledConv2d(nn.Conv2d):
 
 
 class PixelConv2d(nn.Conv2d):
-    """A convolution over uint8 pixels."""
+    """A convolution on uint8 pixels."""
 
     def forward(self, x: UInt8[Tensor, "N C Y X"]) -> Float[Tensor, "N D V U"]:
-        """Convolve pixels, which count as scaled to [0, 1]."""
+        """Convolve pixels as if they were scaled to [0, 1]."""
         return self._conv_forward(as_numbers(x, self.weight), _scaled(self.weight, x), self.bias)
 
 
 class CentredConv2d(nn.Conv2d):
-    """A convolution without padding whose filters have less of their mean, in each input channel.
+    """A convolution without padding whose filters are centred, wholly or partly, per input channel.
 
-    The mean over the taps is subtracted in each call, but for a share. Without a share, what is
-    equal everywhere in a channel is convolved to the bias, so brightness has no effect. Source:
+    Each call subtracts the mean over the taps, except for a fraction `kept`. If nothing is kept, a
+    channel that is constant over the picture has no effect, so brightness does not matter. Source:
     Huang et al. 2017, "Centered Weight Normalization in Accelerating Training of Deep Neural
     Networks", by channel and without the scale.
 
@@ -68,8 +68,8 @@ class CentredConv2d(nn.Conv2d):
         inputs: channels of the input.
         outputs: number of filters.
         size: height and width of the filters.
-        stride: steps of the filters.
-        kept: share of the mean that stays, from 0 to 1.
+        stride: stride of the filters.
+        kept: fraction of the mean that is kept, from 0 to 1.
     """
 
     def __init__(self, inputs: int, outputs: int, size: int, stride: int, *, kept: float = 0.0):
@@ -77,7 +77,7 @@ class CentredConv2d(nn.Conv2d):
         self.subtracted = 1 - kept
 
     def forward(self, x: Shaped[Tensor, "N C Y X"]) -> Float[Tensor, "N D V U"]:
-        """Convolve features, or uint8 pixels, which count as scaled to [0, 1]."""
+        """Convolve features, or uint8 pixels as if they were scaled to [0, 1]."""
         centred = self.weight - self.subtracted * self.weight.mean((2, 3), keepdim=True)
         if x.dtype is not torch.uint8:
             return self._conv_forward(x, centred, self.bias)
@@ -93,9 +93,9 @@ def _scaled(weight: Tensor, x: Tensor) -> Tensor:
 
 
 def _stage(convolution: PooledConv2d) -> nn.Sequential:
-    """Return a stage: a convolution, pooling to half the size, two residual units.
+    """Return a stage: a convolution with pooling to half the size, then two residual units.
 
-    Checkpoints number the layers as if pooling were layer 1, as it once was.
+    Checkpoints number the layers as if pooling were a separate layer 1, as it once was.
     """
     units = (ResidualUnit(convolution.out_channels) for _ in range(2))
     return nn.Sequential(OrderedDict(zip("023", (convolution, *units), strict=True)))
@@ -120,19 +120,19 @@ def _shallow(channels: int) -> nn.Sequential:
 def _shallow_norm(channels: int) -> nn.Sequential:
     """Return two convolutions, normalised over each picture before every ReLU.
 
-    A normalised ReLU cannot be zero on the whole picture.
+    After normalisation, a ReLU cannot be zero on the whole picture.
     """
     return _normalized(PixelConv2d(channels, *_FIRST), nn.Conv2d(16, *_SECOND))
 
 
 def _shallow_centred(channels: int, kept: float = 0.0) -> nn.Sequential:
-    """Return the same with centred filters, so that a plain background is 0 before each norm."""
+    """Return the same with centred filters: a uniform background is 0 before each norm."""
     first, second = (channels, *_FIRST), (16, *_SECOND)
     return _normalized(CentredConv2d(*first, kept=kept), CentredConv2d(*second, kept=kept))
 
 
 def _shallow_soft_centred(channels: int) -> nn.Sequential:
-    """Return the same with a quarter of each mean kept, so that brightness counts a little."""
+    """Return the same with a quarter of each mean kept, so that brightness matters a little."""
     return _shallow_centred(channels, kept=0.25)
 
 
@@ -144,7 +144,7 @@ def _normalized(first: nn.Conv2d, second: nn.Conv2d) -> nn.Sequential:
 def _draw_orthogonal(module: nn.Module) -> None:
     """Draw weights that preserve the size of differences between pictures through a ReLU.
 
-    PyTorch's initial weights shrink it by a factor of two to three a layer. Biases begin at 0.
+    PyTorch's initial weights shrink it by a factor of two to three per layer. Biases start at 0.
     """
     if isinstance(module, nn.Conv2d | nn.Linear):
         drawn = nn.init.orthogonal_(
@@ -156,13 +156,13 @@ def _draw_orthogonal(module: nn.Module) -> None:
 
 
 class ImageStem(nn.Module):
-    """Convolutions and one fully connected layer over uint8 pictures scaled to [0, 1].
+    """Convolutions and one fully connected layer on uint8 pictures scaled to [0, 1].
 
     Parameters and features are float32 (or float64 after `.double()`).
 
     Args:
         frame_shape: (C, Y, X).
-        convolutions: the convolutions, without the rectifier of their output.
+        convolutions: the convolutions, without the ReLU after the last one.
         output_size: F.
         in_bfloat16: compute the convolutions in bfloat16, with sums in float32.
         channels_last: keep channels last in memory, the fastest layout on CPUs and GPUs.
@@ -190,7 +190,7 @@ class ImageStem(nn.Module):
     def forward(self, frame: UInt8[Tensor, "N C Y X"]) -> Float[Tensor, "N F"]:
         """Return features [N, F] of pictures."""
         with torch.autocast(frame.device.type, torch.bfloat16, enabled=self.in_bfloat16):
-            # Rectified last, in the order of memory that the gradient has: faster than strided.
+            # The ReLU comes last, in the gradient's memory layout: faster than strided.
             features = F.relu(self.convolutions(frame).flatten(1))
         return F.relu(self.norm(self.project(features.to(self.project.weight.dtype))))
 
@@ -199,8 +199,8 @@ class ImageStem(nn.Module):
 def _features(convolutions: nn.Sequential, frame_shape: tuple[int, ...]) -> int:
     """Return the number of outputs for one picture.
 
-    Convolutions without data (on the device "meta") are run on the CPU: operations on "meta" load
-    PyTorch's compiler, which takes as long as all other imports of a command.
+    Convolutions without data (on the device "meta") run on the CPU, because operations on "meta"
+    load PyTorch's compiler, which takes as long as all other imports of a command.
     """
     device = next(convolutions.parameters()).device
     if device.type == "meta":
@@ -212,7 +212,7 @@ def _features(convolutions: nn.Sequential, frame_shape: tuple[int, ...]) -> int:
 
 
 class VectorStem(nn.Module):
-    """Two fully connected layers over vectors; bytes count as if they were scaled to [0, 1]."""
+    """Two fully connected layers on vectors; bytes are treated as scaled to [0, 1]."""
 
     def __init__(self, frame_shape: tuple[int, ...], output_size: int):
         super().__init__()
@@ -269,7 +269,7 @@ def build_stem(
         channels_last: memory layout of the convolutions' weights and outputs.
 
     Raises:
-        ValueError: an unknown stem or precision, or a stem that does not take such frames.
+        ValueError: an unknown stem or precision, or a stem that does not accept such frames.
     """
     one_of("stem", name, STEMS)
     is_image = len(frame_shape) == 3
@@ -281,7 +281,7 @@ def build_stem(
     if not is_image or min(frame_shape[1:]) < kind.smallest_side:
         least, instead = kind.smallest_side, "" if is_image else ", or --preset vectors"
         raise ValueError(
-            f"stem {name!r} needs pictures (channels, height, width) of at least {least} x {least} "
+            f"stem {name!r} needs images (channels, height, width) of at least {least} x {least} "
             f"pixels; this environment's frames have shape {tuple(frame_shape)}; use --stem mlp"
             f"{instead}"
         )

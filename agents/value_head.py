@@ -1,4 +1,4 @@
-"""The value head, whose unit may follow the values that it learns."""
+"""The value head, whose unit may follow the size of its targets."""
 
 import torch
 from jaxtyping import Float
@@ -6,16 +6,16 @@ from torch import Tensor, nn
 
 
 class ValueHead(nn.Linear):
-    """A linear layer that estimates discounted returns, in a unit that may match their size.
+    """A linear layer that estimates discounted returns, in a unit that may adapt to their size.
 
-    Where returns are far from 1, weights of a usual size cannot express them, and their squared
-    errors outweigh the policy's loss. The value is the linear map's output times `scale`, and the
-    loss counts errors in units of `scale`.
+    If returns are far from 1, weights of ordinary size cannot express them, and their squared
+    errors outweigh the policy loss. The value is the linear map's output times `scale`, and
+    the loss measures errors in units of `scale`.
 
     Args:
         in_features: size E of the input.
         scale: the unit, in discounted clipped rewards.
-        normalize: let the unit follow the values' targets; `scale` is then its lower bound.
+        normalize: let the unit follow the value targets; `scale` is then its lower bound.
     """
 
     scale: Float[Tensor, ""]
@@ -31,11 +31,11 @@ class ValueHead(nn.Linear):
 
     @torch.no_grad()
     def follow(self, mean_square: Float[Tensor, ""], weight: float) -> None:
-        """Move the squared unit towards the targets' `mean_square` by the share `weight`.
+        """Move the squared unit towards the targets' `mean_square` by the fraction `weight`.
 
         The layer's weights change inversely, so that the values stay the same. This is PopArt (van
         Hasselt et al. 2016, section 2.1) without its shift, which the bias can learn. The lower
-        bound keeps rare rewards from being magnified.
+        bound prevents rare rewards from being magnified.
         """
         wanted = mean_square.clamp(min=self.lower_bound**2).to(self.scale.dtype)
         scale = torch.lerp(self.scale.square(), wanted, weight).sqrt()

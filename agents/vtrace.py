@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 class Targets(NamedTuple):
-    """Targets of values and policy, without gradient."""
+    """Value and policy targets, without gradient."""
 
     value_targets: Float[Tensor, "T B"]
     advantages: Float[Tensor, "T B"]
@@ -34,7 +34,7 @@ def vtrace(
     c_clip: float = 1.0,
     pg_rho_clip: float | None = 1.0,
 ) -> Targets:
-    """Compute the recursion backwards in time.
+    """Compute the targets by a recursion backwards in time.
 
     Args:
         log_rho: log pi(a|x) - log mu(a|x) of the actions taken.
@@ -42,10 +42,10 @@ def vtrace(
         reward: reward of step t.
         value: V of row t.
         bootstrap_value: V of the row after the last.
-        rho_clip: limit of importance weights in the temporal differences.
-        c_clip: limit of importance weights that are carried back in time.
-        pg_rho_clip: limit of importance weights in the advantages. None leaves the weight out, for
-            losses that contain the ratio pi/mu already.
+        rho_clip: maximum importance weight in the temporal differences.
+        c_clip: maximum importance weight in the trace back through time.
+        pg_rho_clip: maximum importance weight in the advantages. None omits the weight, for losses
+            that already contain the ratio pi/mu.
     """
     rho = log_rho.exp()
     next_value = torch.cat([value[1:], bootstrap_value[None]])

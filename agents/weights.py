@@ -1,4 +1,4 @@
-"""Transfer of the learner's weights to actors: published by version, fetched when newer."""
+"""Transfer of the learner's weights to actors, published and fetched by version."""
 
 import threading
 
@@ -8,9 +8,9 @@ from fastweights.agents.network import Network
 
 
 class WeightStore:
-    """The newest published weights; safe to use from several threads.
+    """The newest published weights; thread-safe.
 
-    A version is the number of updates behind the weights. The lag of a rollout is the learner's
+    A version is the number of updates that produced the weights. A rollout's lag is the learner's
     version at the update minus the version that acted.
     """
 
@@ -27,7 +27,7 @@ class WeightStore:
             self._weights, self.version = weights, version
 
     def refresh(self, network: Network, version: int) -> int:
-        """Load the newest weights into `network` unless it has them; return their version."""
+        """Load the newest weights into `network` unless it has them already; return the version."""
         with self._lock:
             weights, newest = self._weights, self.version
         if newest > version:

@@ -1,7 +1,7 @@
-"""Memories for agents: one interface, one file each, and `CORES` from name to kind.
+"""Memories for agents: one interface, one file per memory, and `CORES`, which maps names to kinds.
 
-A new core is one file here and one line in `registry.py` (and an operation in `kernels/` if its
-recurrence is new). `options` has the cores' options as flags of commands.
+To add a core, write one file here and one line in `registry.py` (and an operation in `kernels/` if
+its recurrence is new). `options` turns the cores' options into command-line flags.
 """
 
 import lazy_loader

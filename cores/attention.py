@@ -1,6 +1,6 @@
 """Softmax attention as a memory: the keys and values of the last steps, uncompressed.
 
-Source: Vaswani et al. 2017, section 3.2. `transformer.py` makes a core of it.
+Source: Vaswani et al. 2017, section 3.2. `transformer.py` builds a core from it.
 """
 
 from jaxtyping import Float

@@ -25,7 +25,7 @@ CORES: dict[str, CoreKind] = {
     name: kind for name, kind in vars(registry).items() if isinstance(kind, CoreKind)
 }
 
-# Largest sizes, beyond any machine's memory: a mistyped size gives an error, not hours of work.
+# Maximum sizes, beyond any machine's memory: a mistyped size gives an error, not hours of work.
 LARGEST = {
     "layers": 1_000,
     "width": 100_000,
@@ -44,13 +44,13 @@ LARGEST = {
 def import_core(name: str | None) -> None:
     """Import the core `my_module:name` into `CORES`; None and known names change nothing.
 
-    Only for a name that the user gives: importing a module runs its code, and a file must not make
-    a program do so. The module is looked for in the current folder, too.
+    Only for names that the user gives: importing a module runs its code, and loading a file must
+    never do this. The current folder is searched, too.
 
     Raises:
-        ValueError: an unknown name, no such module, or one without such a kind of core; one line.
+        ValueError: an unknown name, no such module, or a module without that core; one line.
     """
-    if name is None or (name in CORES and not in_main_program(name)):  # whose cells may change
+    if name is None or (name in CORES and not in_main_program(name)):  # a notebook may redefine it
         return
     if ":" not in name:
         core_kind(name)  # raises
@@ -64,7 +64,7 @@ def in_main_program(name: str) -> bool:
 
 
 def core_arguments(name: str) -> list[str]:
-    """Return the arguments by which a command imports the core; none for the project's own."""
+    """Return the arguments with which a command imports the core; none for built-in cores."""
     return ["--core", name] if ":" in name else []
 
 
@@ -76,14 +76,14 @@ def core_kind(name: str) -> CoreKind:
     """
     if not isinstance(name, str):
         raise ValueError(
-            f"a core has a name (rdn, my_module:name), and this is a {type(name).__name__}; "
-            "kind.build(input_size, kind.config) makes a core of a kind"
+            f"a core must be given by name (rdn, my_module:name), not as a {type(name).__name__}; "
+            "kind.build(input_size, kind.config) builds a core from a kind"
         )
     if name in CORES:
         return CORES[name]
     if ":" in name:
         raise ValueError(
-            f"the core {name!r} is in a module, which would be imported: if you trust that, "
+            f"the core {name!r} is in a module that would be imported: if you trust it, "
             f"add --core {shlex.quote(name)}, or in Python call import_core({name!r})"
         )
     raise ValueError(f"{unknown_name('core', name, CORES)}; a core of your own is my_module:name")
@@ -95,9 +95,9 @@ def build_core(name: str, input_size: int, **changes: Any) -> Core:
     Warns once, on the log `fastweights`, if the settings let the state grow without bound.
 
     Raises:
-        ValueError: as in `core_config`; an input size below 1; or values that do not fit each other
-            (a width that the heads do not divide, an unknown feature map); or a core of the user's
-            own that breaks the interface.
+        ValueError: as in `core_config`; an input size below 1; inconsistent or unknown values (a
+            width that the heads do not divide, an unknown feature map); or a user's core that
+            breaks the interface.
     """
     if not isinstance(input_size, Integral) or input_size < 1:
         raise ValueError(f"the input size must be a whole number of at least 1, not {input_size!r}")
@@ -108,7 +108,7 @@ def build_core(name: str, input_size: int, **changes: Any) -> Core:
     except TypeError as error:  # abstract methods, for example
         if ":" not in name:
             raise
-        raise ValueError(f"core {name!r} cannot be made: {one_line(str(error))}") from error
+        raise ValueError(f"core {name!r} cannot be built: {one_line(str(error))}") from error
     if ":" in name:
         check_core(name, core, input_size)
     if line := growth(name, **changes):
@@ -117,7 +117,7 @@ def build_core(name: str, input_size: int, **changes: Any) -> Core:
 
 
 def growth(name: str, **changes: Any) -> str | None:
-    """Return which settings let the core's state grow without bound, and the remedy; or None."""
+    """Return the settings that let the core's state grow without bound, and the remedy; or None."""
     maps = unbounded_maps(core_config(name, **changes)) if core_kind(name).delta_rule else {}
     return remedy(maps) if maps else None
 

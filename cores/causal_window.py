@@ -1,4 +1,4 @@
-"""The last inputs of an episode side by side, which a causal convolution multiplies."""
+"""Windows of an episode's last inputs, concatenated, for causal convolutions."""
 
 import torch
 from jaxtyping import Bool, Float

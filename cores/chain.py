@@ -37,7 +37,7 @@ class Chain(Core):
         )
 
     def inspect(self, x: Float[Tensor, "B D"], state: tuple) -> list[dict[str, Tensor]]:
-        """Return the dicts of all layers, the first layer's first."""
+        """Return the dicts of all layers, in order."""
         check_step(self, x, state)
         return inspected(self.layers, x, state)
 
@@ -68,7 +68,7 @@ def through(
 def inspected(
     layers: Iterable[Core], x: Float[Tensor, "B D"], state: tuple
 ) -> list[dict[str, Tensor]]:
-    """Return the dicts of `Core.inspect` of all layers in a chain, the first layer's first."""
+    """Return the dicts of `Core.inspect` of all layers in a chain, in order."""
     seen = []
 
     def look(layer: Core, y: Tensor, before: State) -> tuple[Tensor, State]:

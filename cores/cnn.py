@@ -1,4 +1,4 @@
-"""Causal convolutional network: a memory of the last inputs only."""
+"""Causal convolutional network: remembers only the last inputs."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,9 +19,9 @@ class CNNConfig:
     layers: int = 1
     """Number of layers."""
     width: int = 256
-    """Number of units; of a CNN, in each layer."""
+    """Number of units; in a CNN, per layer."""
     window: int = 8
-    """Number of inputs that a row is computed from, its own included."""
+    """Number of time steps in the window, including the current one."""
 
 
 class CNNState(NamedTuple):
@@ -31,7 +31,7 @@ class CNNState(NamedTuple):
 
 
 class CNNLayer(Core):
-    """One layer: a convolution over the window that ends with the row, and a ReLU."""
+    """One layer: a convolution over the window that ends with the current row, and a ReLU."""
 
     equation = "y_t = relu(W (x_(t-k+1), .., x_t))"
     source = "Waibel et al. 1989"

@@ -1,8 +1,8 @@
 """The interface of all cores: a fresh state, one step, and an unroll with resets.
 
-`step` is the definition, as the paper writes it, in plain PyTorch. Only the feature maps of its
+`step` is the definition, written as in the paper, in plain PyTorch. Only the feature maps of its
 inputs run a kernel, which `kernels.backend("reference")` turns off. `unroll` is the implementation
-for training and acting. A test over all cores shows that the two agree.
+for training and acting. A test over all cores checks that the two agree.
 """
 
 import abc
@@ -17,9 +17,10 @@ from fastweights.kernels import State, forget, map_state
 
 
 class Core(nn.Module, abc.ABC):
-    """A recurrent network from input x to output y with a state that is zero when fresh.
+    """A recurrent network that maps inputs x to outputs y; a fresh state is zero.
 
-    A state is a NamedTuple of float32 tensors, batch axis first, never mutated, differentiable.
+    A state is a NamedTuple of float32 tensors with the batch axis first. It is differentiable and
+    never mutated.
     """
 
     input_size: int
@@ -39,10 +40,10 @@ class Core(nn.Module, abc.ABC):
         """
 
     def inspect(self, x: Float[Tensor, "B D"], state: State) -> list[dict[str, Tensor]]:
-        """Return the named tensors [B, ...] of one step, a dict for each layer.
+        """Return the named tensors [B, ...] of one step, one dict per layer.
 
-        The state's tensors are those after the step. Each part of a plain tuple of states is a
-        layer's. A core without memory has no layers. Cores add the keys, gates and the like that
+        The state's tensors are those after the step. Each part of a plain tuple of states belongs
+        to one layer. A core without memory has no layers. Cores add the keys, gates and so on that
         they compute, under the names in `docs/notation.md`.
         """
         _, after = self.step(x, state)
@@ -85,7 +86,7 @@ class Core(nn.Module, abc.ABC):
 
 
 def _named(state: State) -> dict[str, Tensor]:
-    """Return the tensors of a state by name; those of a state within it as `outer_inner`."""
+    """Return a state's tensors by name; those of a nested state are named `outer_inner`."""
     names = getattr(state, "_fields", range(len(state)))
     found: dict[str, Tensor] = {}
     for name, part in zip(names, state, strict=True):
@@ -97,7 +98,7 @@ def _named(state: State) -> dict[str, Tensor]:
 
 
 def detach(state: State | None) -> State | None:
-    """Return the same state without its gradient history; None, the fresh state, stays None."""
+    """Return the state without its gradient history; None (the fresh state) stays None."""
     return None if state is None else map_state(Tensor.detach, state)
 
 
@@ -111,8 +112,8 @@ def unroll_truncated(
     """Unroll `core` with gradients that reach back at most `bptt` steps; None for no limit.
 
     The sequence is cut into pieces of `bptt` steps, and the state is detached before each piece,
-    also before the first. The published fast-weight agents were trained with `bptt` 1: each step
-    learns from its own write only.
+    including the first. The published fast-weight agents were trained with `bptt` 1: each step
+    learns only from its own write.
 
     Raises:
         ValueError: `bptt` below 1.

@@ -45,7 +45,7 @@ class DeltaDelta(FastWeightCore):
         return *outer, *program(answer, **self.constants())
 
     def constants(self) -> dict[str, Any]:
-        """Return the names of the maps for the inner rule's keys and strengths."""
+        """Return the names of the maps of the inner rule's keys and strengths."""
         return {"feature_map": self.feature_map_name, "strength_map": self.strength_map}
 
 

@@ -1,4 +1,4 @@
-"""Delta LSTM: the fast net is an LSTM, and the delta rule writes all of its six weight matrices."""
+"""Delta LSTM: the fast net is an LSTM, and delta rules write all six of its weight matrices."""
 
 from typing import Any
 
@@ -17,8 +17,7 @@ GATES = 3  # main, forget, output
 class DeltaLSTM(FastWeightCore):
     """An LSTM with fast weights; the slow net emits 15 vectors and 6 write strengths per head.
 
-    Version D is the one that the paper reports. The reference in `kernels/delta_lstm` shows how A,
-    B and C differ.
+    The paper reports version D. The reference in `kernels/delta_lstm` shows how A, B and C differ.
     """
 
     equation = "c_t = f_t * c_(t-1) + (1 - f_t) * u_t;  y_t = o_t * c_t;  six delta rules"

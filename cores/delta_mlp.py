@@ -14,9 +14,9 @@ HIDDEN = 4  # hidden units per unit of a head
 
 
 class DeltaMLP(FastWeightCore):
-    """A feedforward net with fast weights: version A has four fast layers a block, B two.
+    """A feedforward net with fast weights: version A has four fast layers per block, B has two.
 
-    Version B is the one that the paper reports.
+    The paper reports version B.
     """
 
     equation = "y_t = W_t^T softmax(U_t^T q_t);  U_t, W_t by delta rules"

@@ -1,4 +1,4 @@
-"""DeltaNet: read the value stored at the key, and write only the difference to the new value."""
+"""DeltaNet: reads the value stored at a key, and writes only the difference to the new value."""
 
 from fastweights.cores.fast_weight_core import FastWeightCore, SlowNet
 from fastweights.cores.kind import stacked

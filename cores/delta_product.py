@@ -1,4 +1,4 @@
-"""DeltaProduct: several delta rules a step, whose matrices multiply, with and without decay."""
+"""DeltaProduct: several delta rules per step, with or without decay; their matrices multiply."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,11 +19,11 @@ from fastweights.kernels.delta_product import (
 class DeltaProductConfig(DeltaRuleConfig):
     """Sizes and number of writes per step of the delta product."""
 
-    # As published: SiLU and length one for keys and queries, strengths in (0, 2).
+    # As published: SiLU and unit norm for keys and queries, write strengths in (0, 2).
     feature_map: str = "silu_unit"
     max_write_strength: int = 2
     steps_per_token: int = 2
-    """Number of delta rules a step (n_h), each with its own key, value and strength."""
+    """Number of delta rules per step (n_h), each with its own key, value and strength."""
 
     def of_memory(self) -> tuple[Any, ...]:
         """Return the arguments of the memory's constructor."""
@@ -55,7 +55,7 @@ KIND = stacked(DeltaProduct, "Feedforward/Delta product fast Linear Net", DeltaP
 
 
 class GatedDeltaProduct(DecayingCore):
-    """DeltaProduct with a decay of the fast weights, once a step, as in Gated DeltaNet."""
+    """DeltaProduct whose fast weights also decay once per step, as in Gated DeltaNet."""
 
     equation = "W_t: W *= a_t;  for each of S keys, W += k (beta (v - W^T k))^T;  y_t = W_t^T q_t"
     source = "Siems et al. 2025"
@@ -80,6 +80,6 @@ GATED = stacked(
 
 
 def written_parts(memory: FastWeightCore, steps: int) -> tuple[Any, ...]:
-    """Return the slow net's parts for the keys, values and strengths of `steps` writes."""
+    """Return the slow net's parts with the keys, values and strengths of `steps` writes."""
     each = steps, memory.head_size
     return memory.key(*each), memory.value(*each), memory.strength(steps)

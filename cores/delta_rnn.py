@@ -1,4 +1,4 @@
-"""Delta RNN: the fast net is an RNN, and the delta rule writes both of its weight matrices."""
+"""Delta RNN: the fast net is an RNN, and delta rules write both of its weight matrices."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from fastweights.kernels.delta_rnn import DeltaRNNState, delta_rnn, step
 class DeltaRNN(FastWeightCore):
     """An RNN with fast weights; the slow net emits 5 vectors and 2 write strengths per head.
 
-    Version B is the one that the paper reports; A is y_t = softmax(W_t^T q_t + R_t^T y_(t-1)).
+    The paper reports version B; version A is y_t = softmax(W_t^T q_t + R_t^T y_(t-1)).
     """
 
     equation = "y_t = W_t^T q_t + R_t^T softmax(y_(t-1));  W_t, R_t by delta rules"

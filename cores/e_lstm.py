@@ -1,4 +1,4 @@
-"""e-LSTM: an LSTM with element-wise recurrence, and one gate for forgetting and writing."""
+"""e-LSTM: an LSTM with element-wise recurrence and a single gate for forgetting and writing."""
 
 from dataclasses import dataclass
 
@@ -29,9 +29,9 @@ class ELSTMConfig:
 class ELSTM(Core):
     """One layer with the paper's equations and the biases of its code.
 
-    The output gate reads all cells. Its matrix product therefore runs once over the whole unroll,
-    after the cells are computed. Recurrent weights begin uniform within 1 / sqrt(width), as in
-    PyTorch's LSTM.
+    The output gate reads all cells, so its matrix product runs once over the whole unroll, after
+    the cells are computed. Recurrent weights are initialised uniformly within 1 / sqrt(width), as
+    in PyTorch's LSTM.
     """
 
     equation = (

@@ -1,4 +1,4 @@
-"""The simple recurrent network of Elman: no gates."""
+"""Elman's simple recurrent network, without gates."""
 
 from dataclasses import dataclass
 

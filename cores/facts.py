@@ -1,4 +1,4 @@
-"""The facts about a network that `meta.json` and tables have."""
+"""Facts about a network for `meta.json` and tables."""
 
 from collections.abc import Mapping
 from dataclasses import asdict

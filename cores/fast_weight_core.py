@@ -1,6 +1,6 @@
 """Base class of the fast-weight cores: heads, and a slow net that programs a recurrence.
 
-A subclass declares the vectors that its slow net emits, and the recurrence that reads them.
+A subclass declares the vectors that its slow net emits and the recurrence that consumes them.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from fastweights.kernels.delta_rule import DeltaRuleState
 from fastweights.kernels.split_map import Part, split_map
 
 SCALAR = Part(())
-STRENGTH_MAP = {1: "sigmoid", 2: "double_sigmoid"}  # by the largest strength of a write
+STRENGTH_MAP = {1: "sigmoid", 2: "double_sigmoid"}  # by maximum write strength
 
 
 def mapped(feature_map_name: str, *shape: int) -> Part:
@@ -29,7 +29,7 @@ def mapped(feature_map_name: str, *shape: int) -> Part:
 
 
 class SlowNet(nn.Module):
-    """A linear map of x, without bias, to vectors and scalars per head, each with its map."""
+    """A linear map without bias from x to vectors and scalars per head, each with its own map."""
 
     def __init__(self, width: int, heads: int, parts: tuple[Part, ...]):
         super().__init__()
@@ -43,7 +43,7 @@ class SlowNet(nn.Module):
 
 
 class FastWeightCore(Core):
-    """Abstract: x [..., D] -> heads -> recurrence -> outputs of the heads side by side [..., D].
+    """Abstract: x [..., D] -> heads -> recurrence -> concatenated outputs of the heads [..., D].
 
     Args:
         width: D.
@@ -52,7 +52,7 @@ class FastWeightCore(Core):
         max_write_strength: 1 for write strengths in (0, 1), 2 for (0, 2).
 
     Raises:
-        ValueError: heads do not divide the width, or an unknown map or largest strength.
+        ValueError: the heads do not divide the width, or an unknown map or maximum strength.
     """
 
     operation: Callable[..., tuple[Tensor, Any]]  # the unrolled recurrence, a kernel
@@ -74,15 +74,15 @@ class FastWeightCore(Core):
         self.strength_map = STRENGTH_MAP[max_write_strength]
 
     def initial_state(self, batch_size: int) -> State:
-        """Return zero fast weights [B, H, D, D], D the head's size; some memories have more."""
+        """Return zero fast weights [B, H, D, D], D the head size; some memories have more."""
         return DeltaRuleState(self.zeros(batch_size, self.heads, self.head_size, self.head_size))
 
     def key(self, *shape: int) -> Part:
-        """Return the part for a key or query, of `shape` or the head's size; mapped."""
+        """Return the part for a key or query, of `shape` or the head size; mapped."""
         return mapped(self.feature_map_name, *(shape or (self.head_size,)))
 
     def value(self, *shape: int) -> Part:
-        """Return the part for a value, of `shape` or the head's size; not mapped."""
+        """Return the part for a value, of `shape` or the head size; not mapped."""
         return Part(shape or (self.head_size,))
 
     def strength(self, *shape: int) -> Part:
@@ -94,11 +94,11 @@ class FastWeightCore(Core):
         return self.slow_net(x)
 
     def programmed(self, x: Float[Tensor, "B D"], state: State) -> tuple[Tensor, ...]:
-        """Return the vectors with which one step reads and writes, feature maps applied."""
+        """Return the vectors that one step reads and writes with, feature maps applied."""
         return self.program(x)
 
     def constants(self) -> dict[str, Any]:
-        """Return the recurrence's other arguments, which are the same at every step."""
+        """Return the recurrence's other arguments, which are constant over time."""
         return {}
 
     def step(self, x: Float[Tensor, "B D"], state: State) -> tuple[Float[Tensor, "B D"], State]:

@@ -1,4 +1,4 @@
-"""No memory: y = x. The baseline for every memory."""
+"""No memory: y = x. The baseline for all memories."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

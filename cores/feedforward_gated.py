@@ -1,4 +1,4 @@
-"""A feedforward layer with highway gates: as large as an LSTM, without memory."""
+"""A feedforward layer with highway gates: the size of an LSTM, but no memory."""
 
 from dataclasses import dataclass
 
@@ -20,10 +20,10 @@ class GatedConfig:
 
 
 class FeedforwardGated(Core):
-    """An LSTM cell without state: a linear map of the input replaces the old cell.
+    """A stateless LSTM cell: a linear map of the input replaces the previous cell state.
 
     The paper gives the sizes (320 features, 256 units, 1.7 M parameters) but no equation. Four maps
-    with biases give this number of parameters.
+    with biases match this number of parameters.
     """
 
     equation = "y_t = f_t * W x_t + i_t * g_t;  i_t, f_t, g_t from x_t"

@@ -1,4 +1,4 @@
-"""Gated DeltaNet: a DeltaNet whose fast weights decay at a rate that the input sets."""
+"""Gated DeltaNet: a DeltaNet whose fast weights decay at an input-dependent rate."""
 
 import torch
 import torch.nn.functional as F
@@ -14,14 +14,14 @@ from fastweights.kernels.split_map import Part
 
 
 class DecayingCore(FastWeightCore):
-    """Abstract: fast weights that decay, once a step, at a rate that the input sets.
+    """Abstract: fast weights that decay once per step, at an input-dependent rate.
 
     The decay is exp(-rate softplus(x + bias)), with x from the slow net. Initially, the rate is in
     [1, 16] and softplus(bias) in [0.001, 0.1], as in Dao & Gu 2024.
     """
 
     def emit(self, *parts: Part) -> None:
-        """Make the slow net, whose last output is x, and the decay's parameters."""
+        """Create the slow net, whose last output is x, and the decay's parameters."""
         self.slow_net = SlowNet(self.input_size, self.heads, (*parts, SCALAR))
         rate = torch.empty(self.heads).uniform_(1, 16)
         fading = torch.empty(self.heads).uniform_(-3, -1).mul(torch.tensor(10.0).log()).exp()
@@ -34,7 +34,7 @@ class DecayingCore(FastWeightCore):
         return *written, -self.log_rate.exp() * F.softplus(fading + self.decay_bias)
 
     def programmed(self, x: Float[Tensor, "B D"], state: State) -> tuple[Tensor, ...]:
-        """Return the same as `program`, but the decay itself."""
+        """Return the same as `program`, but with the decay instead of its logarithm."""
         *written, log_decay = self.program(x)
         return *written, log_decay.exp()
 

@@ -1,4 +1,4 @@
-"""Checks of the arguments of an unroll and of a step: torch reports less, or broadcasts them."""
+"""Checks of the arguments of unroll and step: torch's errors say less, or it broadcasts instead."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from torch import Tensor
 def check_inputs(core: Any, x: Tensor, state: Any, is_first: Tensor) -> None:
     """Raise a one-line `ValueError` unless `core` (a `Core`) can unroll these arguments.
 
-    Reads shapes and dtypes only. Skipped while the call is traced or compiled: the graph may be for
-    other sizes.
+    Reads shapes and dtypes only. Skipped while the call is traced or compiled, because the graph
+    may be used for other sizes.
     """
     if torch.compiler.is_compiling() or torch.jit.is_tracing():
         return
@@ -47,7 +47,7 @@ def _check_state(core: Any, x: Tensor, state: Any) -> None:
     if _form(state, batch, double) != core.state_form:
         name, precise = type(core).__name__, f"x is {_dtype(x)}, and its state is not"
         difference = state_difference(state, core.initial_state(batch), "state") or precise
-        raise ValueError(f"{name}: {difference}; initial_state({batch}) makes a fresh one")
+        raise ValueError(f"{name}: {difference}; initial_state({batch}) creates a fresh state")
 
 
 def _check_dtype(core: Any, x: Tensor) -> None:
@@ -55,7 +55,7 @@ def _check_dtype(core: Any, x: Tensor) -> None:
     if weight is not None and weight.dtype not in (torch.float32, torch.float64):
         raise ValueError(
             f"weights of {type(core).__name__} must be float32 or float64, not {_dtype(weight)}: "
-            "compute in half precision by torch.autocast, which keeps weights and states precise"
+            "use torch.autocast for half precision, which keeps weights and states precise"
         )
     if x.dtype == (torch.float32 if weight is None else weight.dtype):
         return
@@ -74,9 +74,9 @@ def _dtype(tensor: Tensor) -> str:
 
 
 def _form(state: Any, batch: int, double: bool | None = None) -> Any:
-    """Return a state's types and sizes without the batch; None for another batch or precision.
+    """Return a state's types and sizes without the batch; None for a wrong batch or precision.
 
-    Any precision is right if `double` is None.
+    If `double` is None, any precision is accepted.
     """
     if isinstance(state, Tensor):
         precise = double is None or (state.dtype == torch.float64) == double
@@ -87,7 +87,7 @@ def _form(state: Any, batch: int, double: bool | None = None) -> Any:
 
 
 def state_difference(given: Any, expected: Any, name: str) -> str | None:
-    """Describe the first part of a state that is not as expected; None if all parts are."""
+    """Describe the first part of a state that differs from what is expected; None if none does."""
     if isinstance(expected, Tensor):
         if isinstance(given, Tensor) and given.shape == expected.shape:
             if (given.dtype == torch.float64) == (expected.dtype == torch.float64):

@@ -17,14 +17,14 @@ class CoreKind:
     build: Callable[[int, Any], Core]  # (input size, config) -> core
     config: Any  # the defaults, a frozen dataclass
     systematic_name: (
-        str  # slow net/update rule/fast net (Irie et al. 2021, appendix D), or what it is
+        str  # slow net/update rule/fast net (Irie et al. 2021, appendix D), or a description
     )
     equation: str
     source: str
     has_fast_weights: bool
-    delta_rule: bool = False  # multiplies its state by a factor that depends on its keys
-    features: int = 256  # features of a frame from the published agent's stem
-    attends: bool = False  # to a window of steps, whose length the weights do not depend on
+    delta_rule: bool = False  # whether the state is multiplied by a factor that depends on keys
+    features: int = 256  # number of stem features per frame in the published agent
+    attends: bool = False  # whether it attends to a window, on whose length no weights depend
 
     def options(self) -> list[str]:
         """Return the names of the config's fields."""

@@ -23,7 +23,7 @@ from fastweights.kernels.linear_attention import (
 
 
 class Recurrence(NamedTuple):
-    """Kernel, definition and fresh state of one form of the linear Transformer."""
+    """Kernel, definition and fresh state of one variant of the linear Transformer."""
 
     operation: Callable[..., tuple[Tensor, Any]]
     reference_step: Callable[..., tuple[Tensor, Any]]
@@ -40,14 +40,14 @@ NORMALISERS = {
 }
 
 
-POSITIVE_MAPS = ("softmax", "elu_sum", "elu")  # a sum of such weights does not vanish
+POSITIVE_MAPS = ("softmax", "elu_sum", "elu")  # the sum of such weights is never 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearTransformerConfig(StackConfig):
     """Sizes, feature map and normaliser of the linear Transformer."""
 
-    # The published agents and sequence tasks have none. key_sum is from Katharopoulos et al.: the
+    # The published agents and sequence tasks use none. key_sum is from Katharopoulos et al.: the
     # sum of the weights, z_t . q_t with z_t = z_(t-1) + k_t.
     normaliser: str = "none"
     """Divisor of the outputs: none, or key_sum, the sum of their weights."""
@@ -58,7 +58,7 @@ class LinearTransformerConfig(StackConfig):
 
 
 class LinearTransformer(FastWeightCore):
-    """Multi-head linear attention, with an optional division by the sum of the weights.
+    """Multi-head linear attention, optionally divided by the sum of the weights.
 
     With the feature maps `elu_sum` (published agents) and `softmax`, keys and queries sum to one;
     with `elu` (published sequence tasks) they do not.
@@ -74,8 +74,8 @@ class LinearTransformer(FastWeightCore):
         self.normaliser = one_of("normaliser", normaliser, NORMALISERS)
         if normaliser != "none" and feature_map not in POSITIVE_MAPS:
             raise ValueError(
-                f"normaliser {normaliser!r} divides by a sum that the feature map {feature_map!r} "
-                "lets vanish; use softmax, elu_sum or elu"
+                f"normaliser {normaliser!r} divides by a sum that may be 0 with the feature map "
+                f"{feature_map!r}; use softmax, elu_sum or elu"
             )
         self.slow_net = SlowNet(width, heads, (self.key(), self.key(), self.value()))
 

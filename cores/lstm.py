@@ -1,4 +1,4 @@
-"""The long short-term memory, the usual memory of an agent."""
+"""Long short-term memory (LSTM), the most common memory for agents."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class LSTMConfig:
     """Number of units."""
     forget_bias: float = 0.0
     """Number added to the forget gates' initial bias (Gers et al. 2000); use 1 or more for long
-    memories."""
+    memory."""
 
 
 class LSTM(Core):

@@ -24,7 +24,7 @@ class MatrixLSTMConfig(ConvolvedConfig):
     """Sizes and forget gate of the mLSTM."""
 
     forget_gate: str = "sigmoid"
-    """Nonlinearity of the forget gate: sigmoid, or exponential as the input gate's."""
+    """Nonlinearity of the forget gate: sigmoid, or exponential like the input gate's."""
 
     def of_memory(self) -> tuple[Any, ...]:
         """Return the arguments of the memory's constructor."""
@@ -34,10 +34,10 @@ class MatrixLSTMConfig(ConvolvedConfig):
 class MatrixLSTM(FastWeightCore):
     """The published cell in this project's residual block.
 
-    Left out of the published block: its projection to twice the width, short convolution, learned
-    skip, norm of the heads, and biases of queries, keys and values. The gates' weights begin at 0
-    there, and here like all others. The gates' biases begin as published: the input gate's near 0,
-    the forget gate's from 3 to 6 over the heads (at 0 for the exponential forget gate).
+    The published block's projection to twice the width, short convolution, learned skip, norm of
+    the heads, and biases of queries, keys and values are left out. There, the gates' weights start
+    at 0; here, they are initialised like all other weights. The gates' biases start as published:
+    the input gate's near 0, the forget gate's from 3 to 6 over the heads (0 if exponential).
     """
 
     equation = "C_t = f_t C_(t-1) + i_t k_t v_t^T;  y_t = o_t * C_t^T q_t / max(|n_t q_t|, 1)"

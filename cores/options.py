@@ -1,7 +1,7 @@
 """The cores' options as flags of every command: `--core-layers 4`, ...
 
-The flags are the fields of the configurations in `CORES`, and their help is the string below each
-field. A core's own option therefore needs no code here.
+The flags are the fields of the configurations in `CORES`, and their help texts are the strings
+below the fields. A core's own options therefore need no code here.
 """
 
 import ast
@@ -18,7 +18,7 @@ from fastweights.cores.building import CORES, core_kind
 
 _PREFIX = "core_"
 _SIZES = {"layers", "width", "heads", "feedforward"}
-# Set by the command that builds a network, so these have no flags.
+# These have no flags: the command that builds a network sets them.
 _OF_THE_NETWORK = {"embed", "dropout", "output_scale"}
 
 
@@ -45,7 +45,7 @@ def _flags() -> list[tuple[str, Any, Any]]:
     hints: dict[str, Any] = {}
     docs: dict[str, str] = {}
     cores: dict[str, list[str]] = {}
-    # Cores with most options first, so that shared options come before a single core's own.
+    # Cores with the most options first, so that shared options precede those of a single core.
     for name, kind in sorted(CORES.items(), key=lambda item: -len(item[1].options())):
         config = type(kind.config)
         about = field_docs(config)
@@ -62,7 +62,7 @@ def _flags() -> list[tuple[str, Any, Any]]:
 
 
 def _flag(hint: Any, doc: str, cores: list[str], few: int) -> Any:
-    of = f" Of {', '.join(cores)}." if len(cores) <= few else ""
+    of = f" For {', '.join(cores)}." if len(cores) <= few else ""
     return Annotated[hint | None, tyro.conf.arg(help=f"{doc}{of}")]
 
 
@@ -78,7 +78,7 @@ CoreSizes = make_dataclass(
     "CoreSizes",
     _flags(),
     namespace={
-        "__doc__": "The cores' options on a command line; None keeps a core's own default.",
+        "__doc__": "The cores' options on a command line; None keeps the core's default.",
         "__module__": __name__,
         "core_options": _core_options,
     },
@@ -91,7 +91,7 @@ _NAMES = {field.name for field in fields(CoreSizes)}
 
 
 def of_core(core: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of `wanted` that the core has, named as options of a command.
+    """Return the options in `wanted` that the core has, named as command-line options.
 
     Raises:
         ValueError: an unknown core.
@@ -101,7 +101,7 @@ def of_core(core: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def core_defaults(core: str) -> dict[str, Any]:
-    """Return the core's published defaults as options of a command."""
+    """Return the core's published defaults, named as command-line options."""
     config = core_kind(core).config
     published = {f"{_PREFIX}{name}": getattr(config, name) for name in core_kind(core).options()}
     return {name: value for name, value in published.items() if name in _NAMES}
@@ -110,16 +110,16 @@ def core_defaults(core: str) -> dict[str, Any]:
 def preset_of_core(core: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Return `of_core` for a preset, without sizes for cores that are named by a size.
 
-    An example is `rdn_large`: a preset does not change its sizes.
+    For example, a preset does not change the sizes of `rdn_large`.
     """
     sizes = _SIZES if is_named_by_size(core) else set()
     return of_core(core, {name: value for name, value in wanted.items() if name not in sizes})
 
 
 def is_named_by_size(core: str) -> bool:
-    """Return whether an earlier core in the registry is the same memory in other sizes.
+    """Return whether the core is a size variant of an earlier core in the registry.
 
-    A user's own core, `my_module:name`, is not.
+    A user's own core, `my_module:name`, never is.
     """
     if ":" in core:
         return False

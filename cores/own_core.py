@@ -1,4 +1,4 @@
-"""Cores from users' own modules: what `my_module:name` must be, and what its core must return."""
+"""Cores from users' modules: what `my_module:name` must be, and what its core must return."""
 
 import json
 from collections.abc import Iterable
@@ -23,20 +23,20 @@ def kind_in(module: ModuleType, attribute: str) -> CoreKind:
     """Return the kind that a module has under this name.
 
     Raises:
-        ValueError: there is none, it is no kind, or its options are not plain values; one line.
+        ValueError: there is none, it is not a kind, or its options are not plain values; one line.
     """
     name, found = f"{module.__name__}:{attribute}", vars(module).get(attribute)
     if not isinstance(found, CoreKind):
         kinds = [one for one, value in vars(module).items() if isinstance(value, CoreKind)]
         place = getattr(module, "__file__", None) or "built in"
         raise ValueError(
-            f"{name} {_described(found)}: name a CoreKind, as `alone` and `stacked` of "
-            f"fastweights.cores make; {place} has {', '.join(kinds) or 'none'}"
+            f"{name} {_described(found)}: it must be a CoreKind, as built by `alone` and `stacked` "
+            f"in fastweights.cores; {place} has {', '.join(kinds) or 'none'}"
             f"{did_you_mean(attribute, kinds)}"
         )
     try:
         if not is_dataclass(found.config) or isinstance(found.config, type):
-            raise TypeError(f"{_type_of(found.config)} is no object of a dataclass")
+            raise TypeError(f"{_type_of(found.config)} is not an instance of a dataclass")
         json.dumps(asdict(found.config))
     except TypeError as error:
         raise ValueError(
@@ -56,25 +56,25 @@ def _type_of(value: Any) -> str:
 
 
 def check_core(name: str, core: Any, input_size: int) -> None:
-    """Raise a one-line `ValueError` unless a core keeps the interface's promises on a few numbers.
+    """Raise a one-line `ValueError` unless a core obeys the interface on a few sample inputs.
 
-    A fresh state is zero, its tensors have torch's default dtype and the batch first, `step` and
-    `unroll` return an output and such a state, `unroll` is a loop of steps with resets, and the
-    streams of a batch do not influence each other. Draws no random numbers. On the device `meta`,
-    which computes nothing, only the core's type and sizes count.
+    A fresh state is zero; its tensors have torch's default dtype and the batch axis first. `step`
+    and `unroll` return an output and such a state. `unroll` equals a loop of steps with resets, and
+    the streams of a batch do not influence each other. Draws no random numbers. On the device
+    `meta`, which computes nothing, only the core's type and sizes are checked.
 
     Args:
         name: the core's name, for messages.
         core: the object to check.
-        input_size: D, for which it was built.
+        input_size: D, the size that it was built for.
     """
     if not isinstance(core, Core):
         raise ValueError(f"{name} builds a {type(core).__name__}, not a fastweights.cores.Core")
     sizes = [getattr(core, size, None) for size in ("input_size", "output_size")]
     if sizes[0] != input_size or type(sizes[1]) is not int or sizes[1] < 1:
         raise ValueError(
-            f"{name} must set input_size to {input_size}, for which it is built, and output_size "
-            f"to a whole number of at least 1, not to {sizes[0]} and {sizes[1]}"
+            f"{name} must set input_size to {input_size}, as it was built with, and output_size to "
+            f"a whole number of at least 1, not to {sizes[0]} and {sizes[1]}"
         )
     if torch.get_default_device().type == "meta":
         return
@@ -88,7 +88,7 @@ def check_core(name: str, core: Any, input_size: int) -> None:
 
 
 def _problem(core: Core) -> str | None:
-    """Return what is wrong with a core's answers; None where nothing is."""
+    """Return what is wrong with a core's results; None if nothing is."""
     fresh = core.initial_state(_STREAMS)
     if problem := _of_fresh(fresh, "initial_state()"):
         return problem
@@ -103,13 +103,11 @@ def _problem(core: Core) -> str | None:
     if problem := _of_answer(unrolled, fresh, (_STEPS, *shape)):
         return f"unroll() {problem}"
     if _of_fresh(fresh, "state"):
-        return "step() or unroll() changes the state that it is given: return a new one"
+        return "step() or unroll() modifies its state argument: return a new state"
     expected, last = unroll_by_steps(core, x, fresh, is_first)
     pairs = zip(tensors_of((expected, last)), tensors_of(unrolled), strict=True)
     if not _equal(pairs):
-        return (
-            "unroll() differs from a loop of step() with the state forgotten where is_first is true"
-        )
+        return "unroll() differs from a loop of step() with the state reset where is_first is true"
     alone, _ = core.unroll(x[:, :1], core.initial_state(1), is_first[:, :1])
     if not _equal([(alone, expected[:, :1])]):
         return "a stream's output depends on the other streams of the batch"
@@ -129,7 +127,7 @@ def _of_answer(answer: Any, fresh: Any, shape: tuple[int, ...]) -> str | None:
     if not isinstance(y, Tensor) or y.shape != shape or y.dtype != dtype:
         found = f"{y.dtype} {list(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
         return f"returns the output {found}, which must be {dtype} {list(shape)}"
-    return state_difference(state, fresh, "returns a state that is none: state")
+    return state_difference(state, fresh, "returns an invalid state: state")
 
 
 def _of_fresh(state: Any, where: str) -> str | None:

@@ -30,15 +30,15 @@ class QRNNConfig:
     layers: int = 1
     """Number of layers."""
     width: int = 256
-    """Number of units; of a QRNN, in each layer."""
+    """Number of units; in a QRNN, per layer."""
     window: int = 2
-    """Number of inputs that a row's gates are computed from, its own included."""
+    """Number of time steps from which the gates are computed, including the current one."""
     pooling: str = "fo"
     """Gates of the pooling: fo (input gate 1 - forget gate), or ifo (a separate input gate)."""
 
 
 class QRNNState(NamedTuple):
-    """The last window - 1 inputs, the newest last, zero before the episode; and the cells."""
+    """The last window - 1 inputs, newest last, zero before the episode's start; and the cells."""
 
     inputs: Float[Tensor, "B M D"]
     cell: Float[Tensor, "B E"]
@@ -101,7 +101,7 @@ class QRNNLayer(Core):
 
 
 class QRNN(Chain):
-    """A chain of layers, each with windows of the layer below."""
+    """A chain of layers; each reads windows of the layer below."""
 
     equation, source = QRNNLayer.equation, QRNNLayer.source
 

@@ -1,4 +1,4 @@
-"""Recurrent Delta Net (RDN): a DeltaNet whose slow net also reads its own last output."""
+"""Recurrent Delta Net (RDN): a DeltaNet whose slow net also reads the last output."""
 
 from dataclasses import replace
 from typing import Any
@@ -46,7 +46,7 @@ class RecurrentDeltaNet(FastWeightCore):
     def programmed(
         self, x: Float[Tensor, "B D"], state: RecurrentDeltaRuleState
     ) -> tuple[Tensor, ...]:
-        """Return query, key, value and strength with the recurrent part added and maps applied."""
+        """Return query, key, value and strength, with the recurrent part added and maps applied."""
         return program(*self.program(x), state, **self.constants())
 
     def constants(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""All cores by the name that `--core` takes: one line each, in the order of all lists.
+"""All cores by their `--core` names: one line each, in the order of all lists.
 
-`CORES` has the names that are imported here. A core's file says the rest in its `KIND`.
+`CORES` maps the names imported here. The `KIND` in a core's file describes the rest.
 """
 
 from fastweights.cores.feedforward import KIND as feedforward

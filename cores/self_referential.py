@@ -1,4 +1,4 @@
-"""Self-referential weight matrix (SRWM): one matrix that computes, queries and rewrites itself."""
+"""Self-referential weight matrix (SRWM): a matrix that computes, queries and rewrites itself."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,12 +25,12 @@ class SelfReferentialConfig(DeltaRuleConfig):
     """Sizes and input map of the self-referential matrix."""
 
     # The published agents use softmax; the papers' equations and other tasks use identity. A
-    # softmax over so few units hardly depends on its input: queries nearly equal keys, and almost
+    # softmax over so few units barely depends on its input: queries nearly equal keys, and almost
     # nothing is written (docs/design/self_referential.md).
     input_map: str = "softmax"
     """Feature map of each head's input: softmax (published, remembers little) or identity
     (recommended)."""
-    # A query goes through the matrix that made it (Irie et al. 2023, appendix C.2).
+    # A query is multiplied by the matrix that produced it (Irie et al. 2023, appendix C.2).
     start: str = "agents"
     """Initial weights: agents (published for agents) or languages (small queries, weak writes)."""
 
@@ -40,11 +40,12 @@ class SelfReferentialConfig(DeltaRuleConfig):
 
 
 class SelfReferential(FastWeightCore):
-    """One self-modifying matrix a head, which begins as trainable weights and reads its part of x.
+    """One self-modifying matrix per head, with trained initial weights, which reads a part of x.
 
-    All weights begin as N(0, 1/sqrt(head size)), with the columns of the write strengths at mean 0
-    as in the published agents. With the start `languages`, queries begin a hundred times smaller
-    and the write strengths at mean -1. The published agents read x without LayerNorm.
+    All weights are initialised as N(0, 1/sqrt(head size)), the columns of the write strengths with
+    mean 0 as in the published agents. With the start `languages`, the initial queries are a hundred
+    times smaller and the write strengths have mean -1. The published agents read x without
+    LayerNorm.
     """
 
     equation = "y, q, k, b = W_(t-1)^T x;  W_t = W_(t-1) + phi(k) (sigmoid(b) W^T(phi(q)-phi(k)))^T"
@@ -71,7 +72,7 @@ class SelfReferential(FastWeightCore):
         self.initial_weights = nn.Parameter(weights)
 
     def initial_state(self, batch_size: int) -> SelfReferentialState:
-        """Return a zero shift from the trained weights, [B, H, D, 3 D + 4], D the head's size."""
+        """Return a zero shift from the trained weights, [B, H, D, 3 D + 4], D the head size."""
         size = self.head_size
         return SelfReferentialState(self.zeros(batch_size, self.heads, size, 3 * size + 4))
 

@@ -1,4 +1,4 @@
-"""A short convolution over time: each unit adds its last inputs, weighted, to its present one."""
+"""A short convolution over time: adds weighted recent inputs of each unit to its current input."""
 
 from typing import NamedTuple
 
@@ -19,11 +19,11 @@ class ShortConvolutionState(NamedTuple):
 class ShortConvolution(Core):
     """A causal depthwise convolution beside a skip connection, without bias or nonlinearity.
 
-    Initial weights are uniform in ±1/sqrt(taps), as PyTorch's of a depthwise convolution.
+    Initial weights are uniform in ±1/sqrt(taps), as in PyTorch's depthwise convolutions.
 
     Args:
         width: D, the number of units.
-        taps: number of inputs that an output is computed from, its own included.
+        taps: number of time steps, including the current one.
     """
 
     equation = "y_t = x_t + sum_(j < taps) w_j * x_(t-j)"

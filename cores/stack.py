@@ -5,11 +5,11 @@
     legacy_pre: n = LayerNorm(x);  x = n + project(memory(n));  x = x + feedforward(LayerNorm(x))
     legacy_raw: n = LayerNorm(x);  x = n + project(memory(x));  x = x + feedforward(LayerNorm(x))
 
-The blocks have no positions and no final LayerNorm. Dropout applies to both branches and to the
-hidden units. Before the first block there may be a short convolution over time.
+The blocks have no positional encodings and no final LayerNorm. Dropout applies to both branches and
+to the hidden units. A short convolution over time may precede the first block.
 Source: Irie et al. 2021, section 4.4 and appendices B.2 and C; post-norm: Vaswani et al. 2017;
 legacy_pre: the published code of RDN's and Delta RNN's language models, where the paper has pre;
-legacy_raw: that of the self-referential matrices of formal languages (Irie et al. 2023).
+legacy_raw: the published code of self-referential matrices on formal languages (Irie et al. 2023).
 """
 
 from collections.abc import Callable
@@ -34,14 +34,14 @@ class BlocksConfig:
     layers: int = 2
     """Number of residual blocks."""
     width: int = 128
-    """Number of units; of a stack, heads times the size of a head."""
+    """Number of units; in a stack, the number of heads times the head size."""
     heads: int = 4
-    """Number of memories in each layer; divides the width."""
+    """Number of memories per layer; must divide the width."""
     feedforward: int = 512
     """Number of hidden units of feed-forward networks."""
     norm: str = "pre"
     """LayerNorm of residual blocks: pre, post, or the published legacy_pre or legacy_raw."""
-    # The published language models use head_size, the other published models one.
+    # The published language models use head_size, all other published models use one.
     output_scale: str = "one"
     """Factor of a memory's output: one, or head_size (1 / sqrt of it)."""
     embed: str = "linear"
@@ -59,8 +59,8 @@ class ConvolvedConfig(BlocksConfig):
     """Options of a stack that may begin with a short convolution over time."""
 
     convolution: int = 1
-    """Number of inputs, its own included, of a convolution over time before the blocks (1 for
-    none)."""
+    """Number of time steps, the current one included, of a convolution over time before the blocks
+    (1: none)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +69,8 @@ class StackConfig(ConvolvedConfig):
 
     # A fast RNN's last output and Delta MLP's inner query always go through a softmax.
     feature_map: str = "softmax"
-    """Feature map of keys and queries: softmax or elu_sum (sum one), unit or silu_unit (Euclidean
-    length one), elu or identity. Delta rules need one of the first four to stay bounded."""
+    """Feature map of keys and queries: softmax or elu_sum (sum 1), unit or silu_unit (Euclidean
+    norm 1), elu or identity. Delta rules need one of the first four to stay bounded."""
 
     def of_memory(self) -> tuple[Any, ...]:
         """Return the arguments of the memory's constructor."""
@@ -83,9 +83,9 @@ class DeltaRuleConfig(StackConfig):
 
     # Grazzi et al. 2025: a write multiplies the value stored at a key of length one by 1 - beta.
     max_write_strength: int = 1
-    """Largest write strength beta: 1 or 2. It is the factor of beta's sigmoid. With 2 and the
-    feature map unit or silu_unit, a write can negate a stored value, which state tracking such as
-    parity needs."""
+    """Maximum write strength beta: 1 or 2. It scales beta's sigmoid. With 2 and the feature map
+    unit or silu_unit, a write can negate a stored value, which state tracking such as parity
+    requires."""
 
     def of_memory(self) -> tuple[Any, ...]:
         """Return the arguments of the memory's constructor."""
@@ -97,7 +97,7 @@ class VersionedConfig(DeltaRuleConfig):
     """Options of a stack whose fast network has versions."""
 
     version: str = "B"
-    """Version of the fast network (Irie et al. 2021, A.2): A or B; of the Delta LSTM A, B, C or
+    """Version of the fast network (Irie et al. 2021, A.2): A or B; for the Delta LSTM, A, B, C or
     D."""
 
     def of_memory(self) -> tuple[Any, ...]:
@@ -112,7 +112,7 @@ class FastRecurrentConfig(VersionedConfig):
     # The published code uses softmax for these keys. For the other keys it uses softmax in agents
     # and elu_sum in sequence tasks.
     recurrent_feature_map: str | None = None
-    """Feature map of the recurrent keys, if another."""
+    """Feature map of the recurrent keys, if different."""
 
     def of_memory(self) -> tuple[Any, ...]:
         """Return the arguments of the memory's constructor."""
@@ -166,7 +166,7 @@ class Block(Core):
         return self._add(base, y), state
 
     def _branches(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what the memory reads, and what its output is added to."""
+        """Return the memory's input, and the tensor to which its output is added."""
         if self.is_post_norm:
             return x, x
         normalised = self.memory_norm(x)
@@ -185,7 +185,7 @@ class Block(Core):
 class Stack(Core):
     """A linear map to the model width, then `config.layers` blocks of one kind of memory.
 
-    Between them there is a short convolution over time if `config.convolution` is above 1. Its
+    If `config.convolution` is above 1, a short convolution over time lies between the two. Its
     state comes first.
 
     Args:
@@ -211,7 +211,7 @@ class Stack(Core):
 
     @property
     def parts(self) -> list[Core]:
-        """The convolution, if there is one, and the blocks, in their order."""
+        """The convolution, if there is one, and the blocks, in order."""
         return [*([] if self.convolution is None else [self.convolution]), *self.blocks]
 
     def initial_state(self, batch_size: int) -> tuple:
@@ -226,7 +226,7 @@ class Stack(Core):
     def step_unchecked(
         self, x: Float[Tensor, "B D"], state: tuple
     ) -> tuple[Float[Tensor, "B E"], tuple]:
-        """Step without `check_step`, for a core that has checked its own arguments."""
+        """Step without `check_step`, for cores that have already checked their arguments."""
         y = self.embed(x)
         return through(self.parts, y, state, lambda part, y, before: part.step(y, before))
 
@@ -240,14 +240,14 @@ class Stack(Core):
     def unroll_unchecked(
         self, x: Float[Tensor, "T B D"], state: tuple, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], tuple]:
-        """Unroll without `check_inputs`, for a core that has checked its own arguments."""
+        """Unroll without `check_inputs`, for cores that have already checked their arguments."""
         y = self.embed(x)
         return through(
             self.parts, y, state, lambda part, y, before: part.unroll(y, before, is_first)
         )
 
     def inspect(self, x: Float[Tensor, "B D"], state: tuple) -> list[dict[str, Tensor]]:
-        """Return the dicts of all parts, the first one's first."""
+        """Return the dicts of all parts, in order."""
         check_step(self, x, state)
         return inspected(self.parts, self.embed(x), state)
 

@@ -25,13 +25,13 @@ class StackRNNConfig:
     stacks: int = 1
     """Number of stacks."""
     stack_width: int = 8
-    """Size of the vector in each place of a stack (8: Delétang et al. 2023)."""
+    """Size of the vector in each slot of a stack (8: Delétang et al. 2023)."""
     stack_depth: int = 64
-    """Number of places in a stack; vectors pushed below the last place are lost."""
+    """Number of slots in a stack; vectors pushed below the last slot are lost."""
 
 
 class StackRNNState(NamedTuple):
-    """Hidden units, and N stacks of M places of S numbers, the top first."""
+    """Hidden units, and N stacks of M slots of S numbers, the top first."""
 
     hidden: Float[Tensor, "B E"]
     stacks: Float[Tensor, "B N M S"]
@@ -40,9 +40,9 @@ class StackRNNState(NamedTuple):
 class StackRNN(Core):
     """The network reads the tops, then chooses for each stack how much to push, keep and pop.
 
-    A stack becomes the mean of its three possible successors, weighted by the three probabilities.
-    Push values are linear and the controller is a tanh network. Delétang et al. do the same with a
-    ReLU in the controller; Joulin & Mikolov use sigmoids for both.
+    The new stack is the mean of the three possible results, weighted by their probabilities. Push
+    values are linear and the controller is a tanh network. Delétang et al. use the same with a ReLU
+    controller; Joulin & Mikolov use sigmoids for both.
     """
 
     equation = "h_t = tanh(W x_t + P tops + U h_(t-1) + b);  S_t = mean of push(v_t), no-op, pop"
@@ -98,7 +98,7 @@ class StackRNN(Core):
     def _moved(
         self, stacks: Float[Tensor, "B N M S"], hidden: Float[Tensor, "B E"]
     ) -> Float[Tensor, "B N M S"]:
-        """Mix each place with the one above, itself and the one below: push, no-op, pop."""
+        """Mix each slot with the one above, itself and the one below: push, no-op, pop."""
         value = self.values(hidden).unflatten(-1, (self.shape[0], 1, self.shape[2]))
         longer = torch.cat([value, stacks, torch.zeros_like(value)], 2)
         push, keep, pop = self._actions(hidden)[..., None, None].unbind(2)

@@ -24,9 +24,9 @@ class TransformerConfig(BlocksConfig):
     """Sizes, window and positions of the Transformer."""
 
     window: int = 64
-    """Number of steps that attention reaches; in sequence tasks all, unless given."""
+    """Number of time steps to attend to; in sequence tasks all, unless set."""
     positions: str = "sinusoidal"
-    """Positions, counted from the episode's start and added to the input: sinusoidal or none."""
+    """Positional encoding, counted from the episode's start: sinusoidal or none."""
 
     def of_memory(self) -> tuple[Any, ...]:
         """Return the arguments of the memory's constructor."""
@@ -34,7 +34,7 @@ class TransformerConfig(BlocksConfig):
 
 
 class TransformerState(NamedTuple):
-    """Keys and values of the last M steps, the newest last; slots not yet filled are zero."""
+    """Keys and values of the last M steps, newest last; slots not yet filled are zero."""
 
     keys: Float[Tensor, "B L H M K"]
     values: Float[Tensor, "B L H M K"]
@@ -42,7 +42,7 @@ class TransformerState(NamedTuple):
 
 
 class Transformer(Core):
-    """A decoder with a bounded memory; heads and feed-forward networks are those of `Stack`."""
+    """A decoder with a bounded memory; heads and feed-forward networks are as in `Stack`."""
 
     equation = "y_t = sum_j softmax_j(k_j^T q_t / sqrt(K)) v_j;  j = t - M + 1 .. t"
     source = "Vaswani et al. 2017"
@@ -62,7 +62,7 @@ class Transformer(Core):
     def step(
         self, x: Float[Tensor, "B D"], state: TransformerState
     ) -> tuple[Float[Tensor, "B E"], TransformerState]:
-        """Add the position, then attend to the window that ends with x [B, D]."""
+        """Add the positional encoding, then attend to the window that ends with x [B, D]."""
         check_step(self, x, state)
         x = self._placed(x, state.count[:, 0])
         y, windows = self.stack.step_unchecked(x, _layers(state))
@@ -71,7 +71,7 @@ class Transformer(Core):
     def unroll(
         self, x: Float[Tensor, "T B D"], state: TransformerState, is_first: Bool[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B E"], TransformerState]:
-        """Add the positions, then attend to the windows of all steps; see `Core.unroll`."""
+        """Add the positional encodings, then attend to all windows; see `Core.unroll`."""
         check_inputs(self, x, state, is_first)
         x = self._placed(x, attention_positions(is_first, state.count))
         y, windows = self.stack.unroll_unchecked(x, _layers(state), is_first)

@@ -234,7 +234,7 @@ def make_gymnasium(
             raise  # a bug in the environment
         raise ValueError(_wrong_options(gymnasium_id, display, options, error)) from error
     except (gymnasium.error.Error, ImportError) as error:
-        raise ValueError(f"{display} cannot be made here: {one_line(str(error))}") from error
+        raise ValueError(f"{display} cannot be created here: {one_line(str(error))}") from error
     try:
         return GymnasiumEnvironments(vector_env, name=display, seed=seed, tell_cut_off=tell_cut_off)
     except ValueError:

@@ -57,7 +57,7 @@ def open_records(
         beside: names and contents of files that a new run needs beside its checkpoints.
 
     Raises:
-        RunFolderError: the folder cannot be made, or not opened.
+        RunFolderError: the folder cannot be created, or not opened.
     """
     if resume:
         return RunRecords(RunFolder.open(resume), beside=beside)

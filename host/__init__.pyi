@@ -26,6 +26,7 @@ from .errors import one_line as one_line
 from .errors import one_line_errors as one_line_errors
 from .errors import user_input as user_input
 from .errors import without_new_folders as without_new_folders
+from .flag_names import check_given_once as check_given_once
 from .flag_names import check_kept as check_kept
 from .flag_names import contradictions as contradictions
 from .flag_names import flag as flag

@@ -27,7 +27,7 @@ def choose_device(name: str, option: str = "--device") -> torch.device:
     except RuntimeError:
         device = None
     if device is None or device.type not in ("cpu", "cuda", "mps"):
-        raise ValueError(f"{option} {name!r} is none of auto, cpu, cuda, cuda:0, mps")
+        raise ValueError(f"{option} {name!r} is not one of auto, cpu, cuda, cuda:0, mps")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ValueError(
             f"{option} {name}: torch sees {torch.cuda.device_count()} CUDA devices here; "
@@ -107,7 +107,7 @@ def choose_precision(name: str, *devices: torch.device) -> str:
         option, name = PRECISION, os.environ.get(PRECISION) or "auto"
     if name not in PRECISIONS:
         known = f"{', '.join(PRECISIONS)}{did_you_mean(name, PRECISIONS)}"
-        raise ValueError(f"{option} {name!r} is none of {known}")
+        raise ValueError(f"{option} {name!r} is not one of {known}")
     if name != "auto":
         return name
     return "bfloat16" if all(map(_multiplies_bfloat16, devices)) else "float32"

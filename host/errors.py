@@ -125,7 +125,7 @@ def make_folder(path: Path, name: str) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"{name} cannot be made: {describe_os_error(error)}") from error
+        raise UserError(f"{name} cannot be created: {describe_os_error(error)}") from error
 
 
 @contextmanager

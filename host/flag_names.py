@@ -1,7 +1,10 @@
 """Names of options as flags, and the comparison of a resumed run's options."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
+
+from fastweights.host.errors import UserError
 
 
 def flag(name: str) -> str:
@@ -12,6 +15,16 @@ def flag(name: str) -> str:
 def flags(names: Iterable[str]) -> str:
     """Return `--core, --total-steps`."""
     return ", ".join(map(flag, names))
+
+
+def check_given_once(names: Iterable[str], words: Iterable[str]) -> None:
+    """Raise a one-line `UserError` if the command line `words` sets one of these options twice."""
+    given = Counter(word.partition("=")[0].replace("_", "-") for word in words)
+    for option in map(flag, names):
+        if given[option] > 1:
+            raise UserError(
+                f"{option} is given {given[option]} times: list all values after one {option}"
+            )
 
 
 def contradictions(

@@ -49,7 +49,7 @@ def typed_whole(kind: type[Whole], plain: Mapping[str, Any], parts: Mapping[str,
         }
         return kind(**own | nested)
     except TypeError as error:
-        raise ValueError(f"these options do not belong to this version: {error}") from error
+        raise ValueError(f"this version has no such options: {error}") from error
 
 
 def list_fields(kind: type) -> set[str]:

@@ -35,8 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         saved = saved_run(known)
         command = parse(arguments, saved.options if saved else None)
         if saved:
-            as_resumed(saved, command.run)  # here, before anything is said
-            if known.preset is not None:  # which an automatic resumption would not see otherwise
+            as_resumed(saved, command.run)  # checked before anything is printed
+            if known.preset is not None:  # --auto-resume would not check the preset otherwise
                 as_resumed(saved, parse(arguments).run)
             if command.run.auto_resume and has_finished(saved):
                 close_agent(command.run, saved)
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if command.list_cores or command.list_envs:
         return _show_lists(command)
     for flag in ignored:
-        print(f"note: {flag} has no meaning in this schedule and is ignored", file=sys.stderr)
+        print(f"note: {flag} has no equivalent here and is ignored", file=sys.stderr)
     return run_agent(command.run, saved)
 
 

@@ -1,4 +1,4 @@
-"""Train a memory on code execution: read a program once, give what it prints."""
+"""Train a memory on code execution: read a program once and predict its output."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Play test games with trained agents: scores, every episode, and a clip.
+"""Play test games with trained agents: scores, all episodes and a clip.
 
 For example: `python launch/evaluate.py RUN...`.
 """
@@ -48,32 +48,32 @@ from fastweights.training import Named
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions(GamePlan, Named):
-    """Play test games with trained agents; report scores, their spread and every raw episode.
+    """Play test games with trained agents; report scores, their spread and all raw episodes.
 
     Returns are undiscounted and unclipped. Writes RUN/evaluations/*.json and *.csv, and a clip.
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Run folders (their newest checkpoint), checkpoints, exported folders, TorchBeast's model.tar.
+    """Run folders (the newest checkpoint), checkpoints, exported folders or TorchBeast's model.tar.
     """
     action_mode: Literal["argmax", "sampled", "both"] = "argmax"
-    """Choice of actions: argmax (the most probable, as published; it can freeze an agent until its
-    game is cut, see --max-frames), sampled (drawn from the policy), or both."""
+    """Action selection: argmax (the most probable action, as published; an agent may get stuck
+    until its game is cut off, see --max-frames), sampled (drawn from the policy), or both."""
     clip: bool = True
-    """Also write a clip of the first game."""
+    """Also record a clip of the first game."""
     clip_seconds: float = 60.0
-    """Maximum length of the clip, in seconds of play at the speed of the game."""
+    """Maximum length of the clip in seconds, at the game's normal speed."""
     clip_format: ClipFormat = "mp4"
-    """Format of the clip; without ffmpeg it is a GIF."""
+    """Format of the clip; without ffmpeg, always a GIF."""
     export: Path | None = None
-    """Instead of playing, write the agent as safetensors, config and model card into this folder.
+    """Instead of playing, export the agent to this folder: safetensors, config and model card.
     """
     device: str = "auto"
     """Device: auto (a CUDA GPU if there is one), cpu, cuda, cuda:1, mps."""
 
     @property
     def action_modes(self) -> tuple[ActionMode, ...]:
-        """The modes of choosing actions, one or both."""
+        """The action modes to evaluate: one, or both."""
         return ("argmax", "sampled") if self.action_mode == "both" else (self.action_mode,)
 
 
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for agent in agents:
             clip = ClipPlan(options.clip_seconds, options.clip_format) if options.clip else None
             play_agent(agent, options, options.action_modes, device, played, clip)
-    finally:  # what was played is shown, whatever became of the rest
+    finally:  # show the games already played, even if a later one failed
         for evaluations in played.values():
             for table in comparison_tables(evaluations):
                 Console().print(table)
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _check(options: EvaluateOptions) -> None:
     check_plan(options)
     if not options.runs:
-        raise ValueError(f"name at least one run folder or checkpoint; {runs_near(Path())}")
+        raise ValueError(f"give at least one run folder or checkpoint; {runs_near(Path())}")
     if options.export:
         AGENT_EXPORT.check_folder(expanded(options.export), "--export ")
     if options.export and len(options.runs) != 1:

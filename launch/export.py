@@ -1,4 +1,4 @@
-"""Write a trained agent as files that other programs read: ONNX or safetensors.
+"""Export a trained agent to ONNX or safetensors, for use in other programs.
 
 For example: `python launch/export.py RUN --format onnx`.
 """
@@ -40,19 +40,19 @@ from fastweights.training import (
 
 @dataclass(frozen=True, kw_only=True)
 class ExportOptions(Named):
-    """Write a trained agent as ONNX or safetensors.
+    """Export a trained agent to ONNX or safetensors.
 
-    onnx: one file with one step of the agent; the memory's state is an input and an output.
-    safetensors: weights, config.json and a model card, which all commands here can load again.
+    onnx: one file that computes one agent step, with the memory's state as input and output.
+    safetensors: weights, config.json and a model card; all commands here can load the folder.
     """
 
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Run folder (its newest checkpoint), checkpoint, exported folder, or TorchBeast's model.tar.
+    """Run folder (the newest checkpoint), checkpoint, exported folder or TorchBeast's model.tar.
     """
     format: Literal["onnx", "safetensors"] = "onnx"
-    """Format of the files: onnx needs the extra `onnx`."""
+    """Export format; onnx requires the optional dependencies `onnx`."""
     out: Path | None = None
-    """File (onnx) or folder (safetensors) to write (default: agent.onnx or agent)."""
+    """Output file (onnx) or folder (safetensors) (default: agent.onnx or agent)."""
 
 
 @one_line_errors
@@ -74,15 +74,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def export_safetensors(agent: SavedAgent, folder: Path) -> None:
-    """Write weights, configuration and a model card into `folder`, and say how to evaluate it.
+    """Write weights, configuration and a model card to `folder`, and print how to evaluate it.
 
     Raises:
-        UserError: the folder cannot be made, or has test games of other weights.
+        UserError: the folder cannot be created, or has test games played with other weights.
         OSError: the files cannot be written.
     """
     if evaluations_in(folder) and not AGENT_EXPORT.is_of(agent.payload, folder):
         games = folder / "evaluations"
-        raise UserError(f"{games} has test games of other weights: move them, or name a new folder")
+        raise UserError(f"{games} holds test games of other weights: move it, or use a new folder")
     kept = evaluations_in(agent.games_folder).values()
     card = model_card(agent.payload, [one for one in kept if one.agent_steps == agent.step])
     AGENT_EXPORT.write(agent.payload, folder, card)
@@ -97,7 +97,7 @@ def _check(options: ExportOptions) -> Path:
         return out
     out = expanded(options.out or Path("agent.onnx"))
     if out.is_dir():
-        raise ValueError(f"--out {out} is a folder: name a file, such as {out / 'agent.onnx'}")
+        raise ValueError(f"--out {out} is a folder: give a file, such as {out / 'agent.onnx'}")
     if out.suffix != ".onnx":
         raise ValueError(f"--out {out} must end in .onnx (without --format safetensors)")
     check_packages()

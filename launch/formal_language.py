@@ -1,4 +1,4 @@
-"""Train a memory on a formal language: parity, brackets, a stack, a group's word problem."""
+"""Train a memory on a formal language: parity, brackets, a stack, word problems of groups."""
 
 import sys
 from pathlib import Path
@@ -18,7 +18,7 @@ main = command_of(
     Family(
         tasks=LANGUAGES,
         description=__doc__,
-        small="--task parity --core rdn      the published best configuration",
+        small="--task parity --core rdn      the best published configuration",
         example="--task s3 --core lstm --sizes 2 30",
         table=1,
         kind=LanguageCommand,

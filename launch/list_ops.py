@@ -1,4 +1,4 @@
-"""Train a memory on sequential ListOps: read a nested list once, give its value."""
+"""Train a memory on sequential ListOps: read a nested list once and predict its value."""
 
 import sys
 from pathlib import Path

@@ -52,16 +52,16 @@ DIFFERENT = 1  # exit code
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayOptions(Named):
-    """Run the first updates of a lockstep run again, and compare hashes of what it learned from
-    and of its weights.
+    """Re-run the first updates of a lockstep run and compare the hashes of its rollouts and
+    weights.
 
-    Reads RUN/meta.json and RUN/hashes.csv, and writes nothing. Exit code 0: identical, 1: not.
+    Reads RUN/meta.json and RUN/hashes.csv; writes nothing. Exit code 0: identical; 1: different.
     """
 
     run: Annotated[Path, tyro.conf.Positional]
     """Run folder of an agent."""
     updates: int | None = None
-    """Number of first updates to run (default: all that were recorded)."""
+    """Number of updates to re-run, counted from the first (default: all recorded)."""
 
 
 @one_line_errors

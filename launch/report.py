@@ -44,15 +44,15 @@ from fastweights.launch.cli.parser import typed_options
 class ReportOptions:
     """Report on runs: learning curves, test scores, comparisons, options, throughput.
 
-    Writes report.html (one file, opens anywhere) and the same as report.md with its figures.
-    Runs that differ only in their seed, or in where and how they ran, are one curve with a band. Of
-    several runs of one seed, the longest or newest counts.
+    Writes report.html (a single self-contained file) and the same report as report.md with figures.
+    Runs that differ only in their seed, or in where and how they ran, share one curve with a band.
+    Of several runs of one seed, the longest or newest counts.
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Run folders, also of runs that are still training."""
+    """Run folders; the runs may still be training."""
     out: Path | None = None
-    """Folder to write into (default: RUN/report, or `report` beside the first of several runs)."""
+    """Output folder (default: RUN/report; for several runs, `report` beside the first of them)."""
     compare: tuple[str, ...] = ()
     """Pairs of cores for relative improvements, such as rdn:lstm (default: the six pairs of Irie et
     al. 2021)."""
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = typed_options(ReportOptions, arguments, prog=typed_command("report"))
     with user_input():
         if not options.runs:
-            raise ValueError("name at least one run folder, such as runs/latest")
+            raise ValueError("give at least one run folder, such as runs/latest")
         runs = open_runs(options.runs)
         pairs = [_pair(text, {run.core for run in runs}) for text in options.compare]
     for warning in (warning for run in runs for warning in run.warnings):
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _pair(text: str, trained: Collection[str]) -> tuple[str, str]:
-    """Return the two cores of `text`: known ones, or of the runs; `my_memory:trace` is one name."""
+    """Return the two cores in `text`, known or from the runs; `my_memory:trace` is one name."""
     names = dict.fromkeys((*CORES, *trained))
     parts = text.split(":")
     ways = [(":".join(parts[:cut]), ":".join(parts[cut:])) for cut in range(1, len(parts))]

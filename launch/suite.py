@@ -1,4 +1,4 @@
-"""Fill one of the declared grids of agents, such as the ablation, and write its table.
+"""Train the agents of a predefined grid, such as the ablation, and write its table.
 
 For example: `python launch/suite.py ablation`.
 """
@@ -29,17 +29,17 @@ For example:
     {command} ablation
     {command} ablation --games Qbert --arms quick no-reuse --seeds 1 2
 
-`{command} NAME --help` shows the options of a suite. docs/experiments.md says what each suite
-costs."""
+`{command} NAME --help` shows a suite's options. docs/experiments.md gives the cost of
+each suite."""
 OF_ONE = """{question}
 
-{note}Each run is a training by `{atari}` with one thread. As many runs as there are
-CPU cores go at once. Finished runs in the folder are kept, interrupted runs are resumed, and runs
-with other options than the suite's are refused.
+{note}Each run trains one agent with `{atari}` on one thread. There are as many runs at
+a time as CPU cores. Finished runs in the folder are kept and interrupted runs are resumed; runs
+whose options differ from the suite's are rejected.
 
-The command writes table.md, .csv, .json and .png (return in training and its 95 % interval over
-seeds, agent steps, CPU minutes), learning_curves.png, results.json (options and revision of every
-run) and logs.csv (200 rows of each run's log)."""
+The command writes table.md, .csv, .json and .png (training return with its 95 % interval over
+seeds, agent steps, CPU minutes), learning_curves.png, results.json (each run's options and
+revision) and logs.csv (200 rows of each run's log)."""
 
 
 def parser() -> argparse.ArgumentParser:

@@ -27,12 +27,12 @@ HELP = """{purpose}
     {t_maze}                     all cores, three seeds
     {t_maze} --cores rdn lstm --seeds 1 2 --out /tmp/maze
 
-Each run is the command
+Each run executes
     {atari} --preset maze --core CORE --seed SEED
-with one thread. As many runs as there are CPU cores go at once. Finished runs in the folder are
-kept, interrupted runs are resumed, and runs with other options than the preset's are refused.
+on one thread. There are as many runs at a time as CPU cores. Finished runs in the folder are kept
+and interrupted runs are resumed; runs whose options differ from the preset's are rejected.
 
-The command writes results.json (options, and the return of every test game), table.md, .csv, .json
+The command writes results.json (options and the return of each test game), table.md, .csv, .json
 and .png (share of test games won), and learning_curves.png."""
 
 

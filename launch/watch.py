@@ -50,31 +50,31 @@ class WatchOptions(Named):
     """
 
     run: Annotated[Path, tyro.conf.Positional]
-    """Run folder (its newest checkpoint) or checkpoint file."""
+    """Run folder (the newest checkpoint) or checkpoint file."""
     out: Path | None = None
-    """File of the film, .mp4 or .gif (default: one per game in RUN/clips)."""
+    """Output file, .mp4 or .gif (default: one per game in RUN/clips)."""
     live: bool = False
-    """Show the film in a window instead, at the speed of the game."""
+    """Show the film in a window instead of writing it, at the game's normal speed."""
     frames: int | None = None
-    """Maximum number of pictures, one per agent step (default: the whole episode)."""
+    """Maximum number of film frames, one per agent step (default: the whole episode)."""
     seconds: float | None = None
     """Maximum length of the film in seconds (default: the whole episode)."""
     protocol: str = "trained"
-    """Rules: trained (as in training), full-game, published, machado or noop30."""
+    """Game rules: trained (as in training), full-game, published, machado or noop30."""
     env_options: tuple[str, ...] = ()
-    """name=value pairs to change in the environment's options, such as corridor=20."""
+    """Environment options to override, as name=value pairs such as corridor=20."""
     action_mode: ActionMode = "argmax"
-    """Choice of actions: argmax (the most probable) or sampled (drawn from the policy)."""
+    """Action selection: argmax (the most probable action) or sampled (drawn from the policy)."""
     seed: int = TEST_SEEDS.start
     """Seed of the game; seed s + i gives game i of `evaluate --seed s`."""
     device: str = "auto"
     """Device: auto (a CUDA GPU if there is one), cpu, cuda, cuda:1, mps."""
     num_threads: int = 0
-    """Number of CPU threads; 0: one per core."""
+    """Number of CPU threads; 0: one per CPU core."""
 
     @property
     def game(self) -> GamePlan:
-        """The one game that is filmed."""
+        """The game to film."""
         return GamePlan(
             protocol=self.protocol,
             env_options=self.env_options,
@@ -111,20 +111,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def check(options: WatchOptions) -> None:
-    """Raise a one-line `ValueError` for what cannot work."""
+    """Raise a one-line `ValueError` for invalid or conflicting options."""
     if options.frames is not None and options.frames < 1:
         raise ValueError(f"--frames must be at least 1, not {options.frames}")
     if options.seconds is not None and not 0 < options.seconds < math.inf:
         raise ValueError(f"--seconds must be above 0 and finite, not {options.seconds}")
     if options.live and options.out is not None:
-        raise ValueError("--live shows a window and writes no --out: give one of the two")
+        raise ValueError("--live writes no file: leave out --live or --out")
     if options.out is not None and options.out.suffix.lower() not in (".mp4", ".gif"):
-        raise ValueError(f"--out {options.out}: a film is written as .mp4 or .gif")
+        raise ValueError(f"--out {options.out} must end in .mp4 or .gif")
     if options.out is not None and not expanded(options.out).parent.is_dir():
-        raise ValueError(f"--out {options.out}: no such folder; make it first")
+        raise ValueError(f"--out {options.out}: no such folder; create it first")
 
 
 def _limit(options: WatchOptions, fps: float) -> int | None:
-    """Return the largest number of pictures; None for the whole episode."""
+    """Return the maximum number of film frames; None for the whole episode."""
     asked = [options.frames, options.seconds and max(1, round(options.seconds * fps))]
     return min((limit for limit in asked if limit is not None), default=None)

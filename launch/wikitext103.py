@@ -1,4 +1,4 @@
-"""Train a memory as a language model; evaluate it, let it write, export it.
+"""Train a memory as a language model; evaluate it, generate text, export it.
 
 For example: `python launch/wikitext103.py --preset small --core rdn`.
 """

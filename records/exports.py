@@ -60,7 +60,7 @@ class Export(NamedTuple):
             beside: contents of further files without which the model is of no use, by name.
 
         Raises:
-            UserError: the folder cannot be made; one line.
+            UserError: the folder cannot be created; one line.
             OSError: the files cannot be written. A folder that was missing is missing again.
         """
         weights = payload["model_state_dict"].items()

@@ -48,7 +48,7 @@ _A_RUN_ALSO_MAKES = ("fields.csv", "tensorboard", "hashes.csv", ".lock")
 
 
 class RunFolderError(UserError):
-    """A run folder cannot be made, opened or written."""
+    """A run folder cannot be created, opened or written."""
 
 
 def check_new_run(savedir: Path, xpid: str) -> None:
@@ -78,7 +78,7 @@ def claim_xpid(env: str, core: str, savedir: Path, now: datetime.datetime | None
     different folders.
 
     Raises:
-        RunFolderError: the folder cannot be made.
+        RunFolderError: the folder cannot be created.
     """
     stamp = f"{now or datetime.datetime.now():%Y%m%d-%H%M%S}"
     base = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{env}-{core}-{stamp}").lstrip(".-")

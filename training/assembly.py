@@ -1,4 +1,4 @@
-"""Set-up of a run from its options: threads and devices first, then what it computes with."""
+"""Set-up of a run from its options: threads and devices, then network, environments and source."""
 
 import logging
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def plan_for(options: RunOptions, replicas: Replicas | None = None) -> tuple[Run
         replicas: this process's place among several learners.
 
     Raises:
-        ValueError: this machine lacks what the options need; one line.
+        ValueError: this machine lacks something that the options require; one line.
     """
     if options.kernels != "auto":
         use_backend(options.kernels)
@@ -49,7 +49,7 @@ def plan_for(options: RunOptions, replicas: Replicas | None = None) -> tuple[Run
 def try_out(options: RunOptions) -> None:
     """Reset and step one environment of a run that has no folder yet.
 
-    Errors of users' own games appear here, before a folder is made. Atari needs no such test.
+    Errors in users' own games thus appear before a folder is created. Atari needs no such test.
     """
     if resolve(options.env).rom is not None:
         return
@@ -59,7 +59,7 @@ def try_out(options: RunOptions) -> None:
 
 
 class Assembled(NamedTuple):
-    """What a run computes with."""
+    """A run's network and the source of its rollouts."""
 
     network: Network
     source: Source
@@ -71,17 +71,17 @@ def assembled(
 ) -> Iterator[Assembled]:
     """Provide a run's network with initial weights, and its source of rollouts at `step`.
 
-    Seeds torch. Environments, threads and Ray end with the block, however far this came.
+    Seeds torch. Environments, threads and Ray end with the block, even if set-up fails halfway.
 
     Args:
         options: the run's options, resolved by `plan_for`.
-        plan: the run's plan; it is closed.
-        stages: the stages of this thread, which learns.
-        step: agent steps that the run has behind it.
+        plan: the run's plan; it is closed with the block.
+        stages: the stages of this thread, the learner's.
+        step: agent steps that the run has already made.
 
     Raises:
-        UserError: a game or a network that cannot be made, or --kernels that the core cannot run
-            on; one line.
+        UserError: a game or network that cannot be created, or --kernels that does not support the
+            core; one line.
     """
     with closing(plan), ExitStack() as made:
         with user_input():
@@ -101,8 +101,8 @@ def _network(options: RunOptions, plan: Plan, environments: Environments) -> Net
     network = Network(config).to(plan.learner)
     if _drops_units(network):
         log.warning(
-            "note: core %s has dropout, which acting and learning draw separately: the ratios of "
-            "their policies are noise from the first gradient step on",
+            "note: core %s has dropout, which acting and learning sample separately: the ratios of "
+            "their policies are noisy from the first gradient step on",
             options.core,
         )
     for device in dict.fromkeys((plan.learner, plan.actor)):
@@ -111,7 +111,7 @@ def _network(options: RunOptions, plan: Plan, environments: Environments) -> Net
 
 
 def _drops_units(network: Network) -> bool:
-    """Return whether the network computes something else each time in training."""
+    """Return whether the network is random in training mode."""
     modules = list(network.modules())
     of_layers = [module.p for module in modules if isinstance(module, _DropoutNd)]
     of_pytorch = [module.dropout for module in modules if isinstance(module, nn.RNNBase)]

@@ -1,4 +1,4 @@
-"""Checks of a run's options, alone and together, with one line for each error."""
+"""Checks of a run's options, individually and in combination, with one-line errors."""
 
 import math
 
@@ -21,7 +21,7 @@ _RANGES = {
 
 
 def check_options(options: RunOptions) -> None:
-    """Raise a one-line `ValueError` for values that are not allowed, alone or together."""
+    """Raise a one-line `ValueError` for values that are invalid, alone or in combination."""
     core_kind(options.core)
     check_backend(options.kernels)
     _check_numbers(options)
@@ -51,27 +51,27 @@ def _check_batches(options: RunOptions) -> None:
 def _check_run(options: RunOptions) -> None:
     """Check options that do not change what is computed, and the seed."""
     if options.evaluate_every and not options.evaluate_episodes:
-        raise ValueError("--evaluate-every needs --evaluate-episodes: how many games each time")
+        raise ValueError("--evaluate-every needs --evaluate-episodes, the number of games per test")
     if options.evaluate_max_frames is not None and not options.evaluate_episodes:
-        raise ValueError("--evaluate-max-frames needs --evaluate-episodes, the games that it ends")
+        raise ValueError("--evaluate-max-frames needs --evaluate-episodes: it limits those games")
     if options.xpid is not None and not options.xpid.strip():
-        raise ValueError("--xpid needs a name, not an empty one")
+        raise ValueError("--xpid needs a name that is not empty")
     if options.auto_resume and options.xpid is None:
-        raise ValueError("--auto-resume needs --xpid: the name of the run to go on with")
+        raise ValueError("--auto-resume needs --xpid, the name of the run to resume")
 
 
 def _check_reuse(options: RunOptions) -> None:
-    """Check that minibatches divide the batch, and that no option belongs to another choice."""
+    """Check that minibatches divide the batch, and that all options apply to the choices made."""
     minibatches, batch = options.learner.minibatches, options.batch_size
     if batch % minibatches:
         raise ValueError(
-            f"--minibatches {minibatches} does not divide --batch-size {batch}: every minibatch "
-            f"has as many whole rollouts; try --minibatches {math.gcd(batch, minibatches)}"
+            f"--minibatches {minibatches} does not divide --batch-size {batch}: all minibatches "
+            f"have equally many rollouts; try --minibatches {math.gcd(batch, minibatches)}"
         )
     if options.learner.kl_limit is not None and not options.learner.reuses_batches:
         raise ValueError(
-            "--kl-limit ends the reuse of a batch, but each is used once: add --epochs or "
-            "--minibatches, or leave it out"
+            "--kl-limit ends the reuse of a batch, but each batch is used once: add --epochs or "
+            "--minibatches, or leave --kl-limit out"
         )
     for name, (choice, readers) in unread(options.learner).items():
         given, chosen = flag(name), getattr(options.learner, choice)
@@ -86,5 +86,5 @@ def _check_ray(options: RunOptions) -> None:
     if options.num_actors and options.num_envs % options.num_actors:
         raise ValueError(
             f"--num-envs {options.num_envs} is not a multiple of --num-actors "
-            f"{options.num_actors}: every actor plays as many"
+            f"{options.num_actors}: all actors have equally many environments"
         )

@@ -38,11 +38,11 @@ def make_environments(
     num_threads: int | None = None,
     to_learn: bool = False,
 ) -> Environments:
-    """Return the environments of a run's options; `rules` and `num_threads` replace its own.
+    """Return the environments of a run's options; `rules` and `num_threads` override the run's.
 
-    With `to_learn` they tell what only the learner needs.
+    With `to_learn`, they also return what only the learner needs.
 
-    Emulators take torch's number of threads where that is 0: ale-py would take all of the machine.
+    If the number of threads is 0, emulators use torch's: ale-py would use all of the machine.
     """
     rules = rules or trained_rules(options)
     asked = options.num_threads if num_threads is None else num_threads
@@ -59,5 +59,5 @@ def make_environments(
 
 
 def trained_rules(options: RunOptions) -> Rules:
-    """Return the rules that a run trains under."""
+    """Return the rules of a run's training games."""
     return Rules(options.protocol, options.environment_options())

@@ -1,6 +1,7 @@
-"""What several learners tell each other when they sum their gradients.
+"""The data that several learners exchange when they sum their gradients.
 
-Beside the gradients go reports: rows of a kind and three numbers, of which all learners hear all.
+Reports travel with the gradients: rows of a kind and three numbers. Every learner receives all of
+them.
 """
 
 from collections.abc import Sequence
@@ -15,11 +16,11 @@ GAME, LIFE, LAG, WEIGHTS, _STOP = range(5)  # kinds of report
 
 
 class WeightsApart(RuntimeError):
-    """The learners no longer hold the same weights."""
+    """The learners' weights are no longer identical."""
 
 
 class Exchange:
-    """The exchange between learners, after each has computed a gradient.
+    """The exchange between learners after each has computed a gradient.
 
     The learner uses it as its `Replicas`. Requests to stop are exchanged here, too.
     """
@@ -31,7 +32,7 @@ class Exchange:
         self._over = False
 
     def tell(self, reports: Sequence[Sequence[float]]) -> None:
-        """Send `reports` with the next sum, the first of an update."""
+        """Send `reports` with the next sum, the first one of an update."""
         self._reports, self.heard = reports, []
 
     def sum(self, tensors: Sequence[Tensor]) -> None:
@@ -56,7 +57,7 @@ class Exchange:
             self._over = True
             raise Interrupted(int(max(signals)))
         if len(set(checksums := _told_of(WEIGHTS, now))) > 1:
-            raise WeightsApart(f"the learners' weights have come apart; checksums: {checksums}")
+            raise WeightsApart(f"the learners' weights have diverged; checksums: {checksums}")
 
 
 def _told_of(about: int, reports: Sequence[Sequence[float]]) -> list[float]:

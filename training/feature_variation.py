@@ -1,4 +1,4 @@
-"""How much a stem's features differ between pictures: whether the agent sees anything at all."""
+"""How much a stem's features differ between pictures, to see whether the agent sees anything."""
 
 from contextlib import ExitStack
 from types import TracebackType
@@ -13,7 +13,7 @@ from fastweights.agents import ImageStem, Network
 
 
 class Spread(NamedTuple):
-    """Features of some frames: how many frames, their mean, and how far they are from it."""
+    """The features of some frames: number of frames, mean, and squared distances from the mean."""
 
     frames: Float[Tensor, ""]
     mean: Float[Tensor, " F"]
@@ -28,7 +28,7 @@ class Spread(NamedTuple):
         return Spread(frames, self.mean + share * apart, self.squares + other.squares + between)
 
     def variation(self) -> Tensor:
-        """Return the size of what differs between the features, relative to their mean.
+        """Return the size of the differences between the features, relative to their mean.
 
         NaN without frames, or if all features are 0.
         """
@@ -37,21 +37,21 @@ class Spread(NamedTuple):
 
 def spread(frames: UInt8[Tensor, "N C Y X"], features: Float[Tensor, "N F"]) -> Spread:
     """Return the spread of the features of frames that are not blank."""
-    seen = frames.flatten(1).any(1).to(features.dtype)[:, None]  # by weights: no wait for a GPU
+    seen = frames.flatten(1).any(1).to(features.dtype)[:, None]  # as weights: no GPU sync
     mean = (seen * features).sum(0) / seen.sum().clamp_min(1)
     return Spread(seen.sum(), mean, (seen * (features - mean).square()).sum())
 
 
 class FeatureVariation:
-    """A context in which an image stem's features are measured, once for each batch.
+    """A context that measures an image stem's features once per batch.
 
-    The features of a batch are their mean over the frames plus what differs between the frames. The
-    measurement is the second part's size relative to the first's (root mean squares). Around 1 is
-    usual after some training; far below 0.01 the policy hardly depends on the picture (see
-    docs/design/stems.md). Blank frames are left out. Stems of vectors are not measured.
+    The features of a batch are their mean over the frames plus the differences between frames. The
+    measurement is the size of the differences relative to the mean (root mean squares). Values
+    around 1 are usual after some training. Far below 0.01, the policy barely depends on the picture
+    (see docs/design/stems.md). Blank frames are left out. Stems of vectors are not measured.
 
-    Measured are the passes with a gradient before the batch's first gradient step: all frames of
-    this learner's share of the batch, or of its first minibatch, in however many micro-batches.
+    The measurement covers the passes with a gradient before the batch's first gradient step: all
+    frames of this learner's share of the batch, or of its first minibatch, in all micro-batches.
     """
 
     def __init__(self, network: Network, optimizer: Optimizer):

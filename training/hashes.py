@@ -1,8 +1,8 @@
 """`RUN/hashes.csv`: hashes of the first rollouts and weights of a lockstep run.
 
-A row an update: hashes of its rollout and of the weights after it, and the conditions of the
+One row per update: hashes of its rollout and of the weights after it, and the conditions of the
 computation, because the same seed gives the same bits only under the same conditions. `replay.py`
-computes them again. A resumed run adds no rows: its emulators begin new games.
+recomputes them. A resumed run adds no rows, because its emulators start new games.
 """
 
 import csv
@@ -51,9 +51,9 @@ class Hashes:
 
 
 def hashed(update: int, rollout: Rollout, learner: Learner) -> Hashed:
-    """Return the hashes of the update that `learner` has just made or refused with `rollout`."""
+    """Return the hashes of the update that `learner` has just made, or refused, with `rollout`."""
     weights, seen = learner.network.state_dict(), rollout._asdict()
-    # The hashes of earlier versions lack both.
+    # Hash files of earlier versions lack both.
     del seen["value"]
     if not rollout.cut_value.any():
         del seen["cut_value"]
@@ -76,8 +76,8 @@ def hash_conditions(options: RunOptions, device: torch.device, network: Network)
     Args:
         options: the run's options.
         device: the learner's device.
-        network: the network with its first weights. They are a condition if another agent gave
-            them, because it may train on.
+        network: the network with its initial weights. They are a condition if they come from
+            another agent, because it may continue training.
     """
     git, name = git_revision(), str(device)
     if device.type == "cuda":
@@ -112,7 +112,7 @@ def hash_recorder(
             write_hashes(folder, Hashes(tuple(rows), around))
         except OSError as error:
             reason = error.strerror or error
-            raise UserError(f"cannot write {folder / FILE}: {reason}; free the disk") from error
+            raise UserError(f"cannot write {folder / FILE}: {reason}; free disk space") from error
 
     return record
 

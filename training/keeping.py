@@ -1,4 +1,4 @@
-"""The records of an agent's run: where they are opened, and what is saved in them."""
+"""The records of an agent's run: opening them, and saving checkpoints in them."""
 
 from fastweights.agents import Network
 from fastweights.cores import network_facts
@@ -21,10 +21,10 @@ from fastweights.training.saved_agent import SavedAgent
 
 
 def check_name(options: RunOptions) -> None:
-    """Check that a new run can be recorded under its name, before anything else is made.
+    """Check that a new run can be recorded under its name, before anything else is created.
 
     Raises:
-        UserError: the name cannot be a folder's, or is another run's; one line.
+        UserError: the name cannot be a folder name, or belongs to another run; one line.
     """
     if options.xpid is not None and not _begins_again(options, options.xpid):
         check_new_run(options.savedir, options.xpid)
@@ -34,7 +34,7 @@ def open_records(options: RunOptions, saved: SavedAgent | None, network: Network
     """Return the records of a new run, or of the run that `saved` belongs to.
 
     Raises:
-        UserError: the folder cannot be made, opened or written; one line.
+        UserError: the folder cannot be created, opened or written; one line.
     """
     records = RunRecords(_open(options, saved, network), MILESTONES)
     if saved:
@@ -43,7 +43,7 @@ def open_records(options: RunOptions, saved: SavedAgent | None, network: Network
 
 
 def save(training: Training, records: RunRecords | None) -> None:
-    """Write a checkpoint, unless --disable-checkpoint is set or another learner has the records.
+    """Write a checkpoint, unless --disable-checkpoint is set or another learner holds the records.
 
     Raises:
         CheckpointError: could not write; earlier checkpoints are still there.
@@ -57,10 +57,10 @@ def save(training: Training, records: RunRecords | None) -> None:
 
 
 def mark_finished(saved: SavedAgent) -> None:
-    """Record the end of a run that was killed after its last checkpoint, before it recorded it.
+    """Record the end of a run that was killed between its last checkpoint and recording its end.
 
-    A run that recorded a failure as its end keeps it. If torchrun started several processes, the
-    first of them records.
+    A run whose recorded end is a failure keeps it. If torchrun started several processes, the first
+    one records.
 
     Raises:
         RunFolderError: not writable, or another process is writing the run; one line.
@@ -85,7 +85,7 @@ def _open(options: RunOptions, saved: SavedAgent | None, network: Network) -> Ru
 
 
 def _begins_again(options: RunOptions, xpid: str) -> bool:
-    """Return whether --auto-resume begins a run again that ended before its first checkpoint.
+    """Return whether --auto-resume restarts a run that ended before its first checkpoint.
 
     Raises:
         UserError: such a run has other options, or finished; one line.
@@ -102,7 +102,7 @@ def _begins_again(options: RunOptions, xpid: str) -> bool:
         check_kept(changed_flags(begun, options))
     if meta.get("successful"):
         raise RunFolderError(
-            f"{path} has finished and has no checkpoint; beginning again would lose its log: "
+            f"{path} has finished and has no checkpoint; restarting would lose its log: "
             "choose another --xpid"
         )
     return True

@@ -1,7 +1,7 @@
 """Passes through a vision network that can be interrupted between two layers.
 
-A pass of a whole batch (`--micro-batch 0`, `--preset plain`), or of very many streams, takes many
-seconds on an old CPU. The longest layer takes about a tenth of it.
+A pass over a whole batch (`--micro-batch 0`, `--preset plain`), or over very many streams, takes
+many seconds on an old CPU. The slowest layer takes about a tenth of this time.
 """
 
 from collections.abc import Callable, Iterator

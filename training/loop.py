@@ -1,4 +1,4 @@
-"""A training run in any schedule: takes rollouts, makes updates, log rows and checkpoints."""
+"""A training run in any schedule: turns rollouts into updates, log rows and checkpoints."""
 
 import sys
 import time
@@ -58,7 +58,7 @@ class NothingLearned(UserError):
 
 
 class WeightsLost(UserError):
-    """An update has left weights that are not finite; they must not be saved."""
+    """An update produced non-finite weights, which must not be saved."""
 
 
 _NOT_RESCUED = (UserError, WeightsApart)
@@ -67,8 +67,8 @@ _NOT_RESCUED = (UserError, WeightsApart)
 class Training:
     """The learner and its run's records; `source` is the schedule.
 
-    With several `replicas`, the log is about all learners, but its seconds, queues and feature
-    variation are this learner's. All learners stop if one of them is told to.
+    With several `replicas`, the log covers all learners, but its seconds, queues and feature
+    variation are this learner's. All learners stop if one of them is asked to.
 
     Args:
         options: the run's options.
@@ -109,7 +109,7 @@ class Training:
         return self.steps >= self.options.learner.total_steps
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Learn from one batch after the other; yield each update's row, without end.
+        """Learn from one batch after another, without end; yield each update's row.
 
         Closing this generator stops the source.
         """
@@ -173,7 +173,7 @@ class Training:
         }
 
     def _look_at_values(self, rms: float) -> None:
-        """Say once if the value targets are so large that their loss outweighs the policy's."""
+        """Print a note, once, if the value targets are so large that their loss dominates."""
         scale, is_fixed = self.options.value_scale, not self.options.learner.normalize_values
         is_time = self.learner.updates == _LOOK_AT and not self.learner.refused_in_a_row
         if is_fixed and is_time and rms > _LARGE * scale and self.replicas.rank == 0:
@@ -209,9 +209,9 @@ class Training:
         return largest
 
     def leave(self, request: Interrupted) -> None:
-        """Make the other learners stop, too, before the update that this learner does not make.
+        """Make the other learners stop, too, before the update that this learner will not make.
 
-        Waits until they have their gradients, or leave as well.
+        Waits until they have computed their gradients, or leave as well.
         """
         try:
             self._exchange.leave(request.signal_number)
@@ -223,15 +223,15 @@ class Training:
         norm = get_total_norm([p.detach() for p in self.learner.network.parameters()])
         if not torch.isfinite(norm):
             raise WeightsLost(
-                f"the update at {self.steps:,} agent steps left weights that are not finite; "
-                f"checkpoints hold earlier ones. {self._remedy(f'a larger {self._epsilon()}')}"
+                f"the update at {self.steps:,} agent steps produced weights that are not finite; "
+                f"checkpoints hold earlier weights. {self._remedy(f'a larger {self._epsilon()}')}"
             )
         limit = self.options.max_refused_updates
         if self.learner.refused_in_a_row >= limit:
             self.check_learned()
             raise Diverged(
-                f"{limit} batches in a row gave a loss or gradient that is not finite, and were "
-                "refused; the weights are those before each step that was not finite. "
+                f"{limit} batches in a row gave a loss or gradient that is not finite and were "
+                "refused; the weights are those from before the refused steps. "
                 f"{self._remedy('--precision float32')}"
             )
 
@@ -240,19 +240,19 @@ class Training:
         if self.learner.updates == 0:
             grows = growth(self.options.core, **dict(self.options.core_options()))
             raise NothingLearned(
-                f"all {self.learner.refused:,} updates gave a loss or gradient that is not finite, "
+                f"all {self.learner.refused:,} updates gave a loss or gradient that is not finite "
                 "and were refused: nothing was learned. The learning rate is not the cause, since "
-                "no weight has moved: look for very large rewards, observations or costs "
+                "no weight has changed: look for very large rewards, observations or costs "
                 "(--reward-clipping, --baseline-cost, --entropy-cost)"
                 + (f"; and {grows}" if grows else "")
             )
 
     def _epsilon(self) -> str:
-        """Return the optimiser's flag for the number added to the root of squared gradients."""
+        """Return the optimiser's flag for the constant added to the root of squared gradients."""
         return "--adam-epsilon" if self.options.learner.optimizer == "adam" else "--epsilon"
 
     def _remedy(self, otherwise: str) -> str:
-        """Return the first remedy: the core's settings, if its state grows, or the step size."""
+        """Return the remedy to try first: the core's settings if its state grows, or step size."""
         grows = growth(self.options.core, **dict(self.options.core_options()))
         first = f"{grows[0].upper()}{grows[1:]}. Else try" if grows else "Try"
         return f"{first} a smaller --learning-rate, or {otherwise}"
@@ -260,12 +260,12 @@ class Training:
     def checkpoint(self) -> dict[str, Any]:
         """Return the payload that `restore` takes."""
         payload = pack(self.options, self.learner, {"metrics": self.metrics.state_dict()})
-        # With several learners, the first writes the file, and knows only its own games.
+        # With several learners, the first one writes the file; it knows only its own games.
         games = self.source.snapshot() if self.replicas.count == 1 else None
         return payload if games is None else payload | {"games": games}
 
     def restore(self, payload: dict[str, Any]) -> None:
-        """Restore counters, optimiser, schedule, windows, torch's random numbers, and the games.
+        """Restore counters, optimiser, schedule, windows, torch's random state and the games.
 
         Missing or wrong parts raise the errors of dicts, torch and `float`.
         """
@@ -276,7 +276,7 @@ class Training:
 
 
 def _checksum(network: Network) -> int:
-    """Return a number that changes with the weights, and that a float64 represents exactly."""
+    """Return a number that depends on the weights and that float64 represents exactly."""
     return int(digest(network.state_dict())[:13], 16)
 
 
@@ -287,13 +287,13 @@ def train(
     save: Callable[[], None],
     test: Callable[[int, Callable[[], None]], None] = lambda step, check: None,
 ) -> None:
-    """Process `training`'s rows to the end of the run; save at intervals, and at the end.
+    """Process `training`'s rows to the end of the run; save at intervals and at the end.
 
     `test` is called between updates with the agent steps so far, and with a function that raises if
-    the run is to stop. The run is saved before `Interrupted` (if `training.stop` asks),
+    the run should stop. The run is saved before `Interrupted` (if `training.stop` requests it),
     `Diverged`, `SourceFailed`, `LostLearner` or an environment's error is raised. It is not saved
     before `NothingLearned`, so that it does not look finished. A checkpoint that cannot be written
-    is a warning; the last one is a `CheckpointError`. A log row that cannot be written is a
+    causes a warning; the last one, a `CheckpointError`. A log row that cannot be written causes a
     `RunFolderError`.
     """
     patience, last_save = training.options.checkpoint_minutes * 60, time.monotonic()
@@ -316,7 +316,7 @@ def train(
                     last_save = time.monotonic()
     except Interrupted as request:
         try:
-            save()  # no learner can make the update without this one: the weights are final
+            save()  # no learner can make the update without this learner: the weights are final
         finally:
             training.leave(request)
         raise
@@ -324,7 +324,7 @@ def train(
         save()
         raise
     except Exception as failure:
-        # Not after a disk error, nor where it is unknown which weights are right.
+        # Not after a disk error, nor if it is unknown which weights are right.
         if isinstance(failure, BrokenEnvironment) or not isinstance(failure, _NOT_RESCUED):
             _rescue(training, save, begun)
         raise
@@ -332,9 +332,9 @@ def train(
 
 
 def _rescue(training: Training, save: Callable[[], None], begun: int) -> None:
-    """Save the learned weights after a failure, such as an environment's; they are intact.
+    """Save the learned weights after a failure that leaves them intact, such as an environment's.
 
-    `begun`: the agent steps at the start of this process; without more there is nothing to save.
+    `begun`: agent steps at the start of this process; if there are no more, nothing is saved.
     """
     if training.steps == begun:
         return
@@ -345,5 +345,6 @@ def _rescue(training: Training, save: Callable[[], None], begun: int) -> None:
     else:
         if not training.options.disable_checkpoint:
             print(
-                f"saved at {training.steps:,} agent steps; --resume goes on there", file=sys.stderr
+                f"saved at {training.steps:,} agent steps; --resume continues from there",
+                file=sys.stderr,
             )

@@ -1,4 +1,4 @@
-"""A lower bound of the memory that a network's training needs, and the memory of its device."""
+"""A lower bound on the memory needed to train a network, and the memory of its device."""
 
 from pathlib import Path
 
@@ -22,14 +22,14 @@ def check_memory(network: nn.Module, device: torch.device) -> None:
     needed, there = _COPIES * _FLOAT32 * parameters, memory_of(device)
     if there is not None and needed > there:
         raise ValueError(
-            f"a network of {parameters / 1e6:,.0f} M parameters needs at least {needed / 1e9:,.0f} "
-            f"GB of memory to be trained, and {device} has {there / 1e9:,.0f} GB: choose a smaller "
-            "core (--core-width, --core-layers, --core-feedforward)"
+            f"training a network of {parameters / 1e6:,.0f} M parameters needs at least "
+            f"{needed / 1e9:,.0f} GB of memory, and {device} has {there / 1e9:,.0f} GB: choose a "
+            "smaller core (--core-width, --core-layers, --core-feedforward)"
         )
 
 
 def memory_of(device: torch.device) -> int | None:
-    """Return the bytes of memory that a process can have there; None if unknown."""
+    """Return the bytes of memory that a process can use on `device`; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     limits = [memory_bytes(), *map(_limit, _CGROUPS)]

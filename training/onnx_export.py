@@ -2,8 +2,8 @@
 
     policy_logits, value, next_*  =  agent(frame, reward, is_first, last_action, state_*)
 
-The batch axis B of every input is dynamic. A state of zeros is fresh; `is_first[b]` resets stream b
-before its row is read. The file runs without any code of this project.
+The batch axis B of every input is dynamic. An all-zero state is fresh; `is_first[b]` resets stream
+b before its row is read. The file runs without any code from this project.
 """
 
 import io
@@ -31,7 +31,7 @@ CLOSE = 1e-3  # largest difference to PyTorch, relative to the largest output
 
 
 class Exported(NamedTuple):
-    """The names in the file, and the difference of ONNX Runtime's results from PyTorch's."""
+    """The names in the file, and the difference between ONNX Runtime's results and PyTorch's."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -67,13 +67,13 @@ def write_onnx(network: Network, path: Path, facts: dict[str, Any]) -> Exported:
     """Write one step of `network` as an ONNX file, and check it with ONNX Runtime.
 
     Args:
-        network: on the CPU; its weights are stored in float32, its convolutions compute in it.
-        path: the file to write; its folder is made if missing.
+        network: on the CPU; its weights are stored, and its convolutions computed, in float32.
+        path: the file to write; its folder is created if missing.
         facts: stored in the file's metadata, as JSON under the name `fastweights`.
 
     Raises:
         ValueError: a package is missing, the core has no ONNX form, or ONNX Runtime's results
-            differ from PyTorch's. Nothing is written then.
+            differ from PyTorch's. In each case nothing is written.
         OSError: the file cannot be written.
     """
     check_packages()
@@ -94,7 +94,7 @@ def write_onnx(network: Network, path: Path, facts: dict[str, Any]) -> Exported:
 
 
 def check_packages(is_there: Callable[[str], object] = find_spec) -> None:
-    """Raise a `ValueError` that names missing packages that an export needs."""
+    """Raise a `ValueError` that names the missing packages that an export needs."""
     if missing := [name for name in PACKAGES if not is_there(name)]:
         raise ValueError(
             f"an ONNX file needs {', '.join(missing)}: pip install -e '.[onnx]' in the checkout"
@@ -102,14 +102,14 @@ def check_packages(is_there: Callable[[str], object] = find_spec) -> None:
 
 
 def _in_float32(network: Network) -> Network:
-    """Return a copy that computes convolutions in float32, not in bfloat16, which is for speed."""
+    """Return a copy that computes convolutions in float32 rather than bfloat16 (used for speed)."""
     exact = Network(replace(network.config, precision="float32"))
     exact.load_state_dict(network.state_dict())
     return exact
 
 
 def _example(network: Network, batch: int) -> tuple[Tensor, ...]:
-    """Return a random row and state, in which one stream is reset."""
+    """Return a random row and state; one stream is reset."""
     draw = torch.Generator().manual_seed(batch)
     shape = (batch, *network.config.frame_shape)
     if len(shape) == 4:
@@ -139,8 +139,8 @@ def _traced(
     except Exception as error:  # a user's core can make the tracer raise anything
         reason = one_line(str(error).partition("## Exception summary")[2] or str(error))
         raise ValueError(
-            f"the core {core!r} cannot be written as ONNX: PyTorch's exporter cannot trace its "
-            f"step ({reason[:200].strip()}); --format safetensors writes any core"
+            f"the core {core!r} cannot be exported to ONNX: PyTorch's exporter cannot trace its "
+            f"step ({reason[:200].strip()}); --format safetensors works with any core"
         ) from error
 
 
@@ -173,8 +173,8 @@ def _difference(
         apart = float(np.abs(expected - other).max(initial=0))
         if not apart <= CLOSE * max(1.0, float(np.abs(expected).max(initial=0))):
             raise ValueError(
-                f"ONNX Runtime and PyTorch differ by {apart:.2g} for the core "
-                f"{step.network.config.core!r}: the file was not written"
+                f"the results of ONNX Runtime and PyTorch differ by {apart:.2g} for the core "
+                f"{step.network.config.core!r}: no file was written"
             )
         largest = max(largest, apart)
     return largest

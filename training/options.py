@@ -23,79 +23,79 @@ class RunOptions(CoreSizes):
     """Game (Qbert, ALE/Qbert-v5, QbertNoFrameskip-v4), Catch, TMaze, or any gymnasium id."""
     env_options: tuple[str, ...] = ()
     """name=value pairs. On Atari they change the protocol (sticky=0.25, frame_stack=1; see
-    envs/protocols.py), elsewhere they go to the environment's constructor (corridor=10)."""
+    envs/protocols.py); elsewhere they are passed to the environment's constructor (corridor=10)."""
     bootstrap_truncated: bool = False
-    """Where a time limit cuts an episode off, count the value of what would have followed (Pardo et
-    al. 2018); false, as published: the episode counts as ended."""
+    """Bootstrap from the value estimate where a time limit cuts an episode off (Pardo et al. 2018);
+    false, as published: treat the cut as the episode's end."""
     protocol: str = "full-game"
     """Atari rules: full-game, published, machado or noop30."""
     core: str = "rdn"
-    """Memory (`--list-cores` shows them), or my_module:name of your own."""
+    """Memory (`--list-cores` shows all), or my_module:name for your own."""
     bptt: Literal["full"] | int = "full"
-    """Number of steps that gradients reach back through the core: full, or a number (published:
-    1)."""
+    """Number of steps to backpropagate through the core: full (the whole unroll), or a number
+    (published: 1)."""
     stem: str = "auto"
     """Vision network: auto, resnet (15 convolutions), shallow (2), shallow_norm (2, each
-    normalised), shallow_centred (the same with filters that sum to 0), shallow_soft_centred (a
-    quarter of their sums kept) or mlp (for vectors); see docs/design/stems.md."""
+    normalised), shallow_centred (the same, with filters that sum to 0), shallow_soft_centred (keeps
+    a quarter of each sum) or mlp (for vectors); see docs/design/stems.md."""
     precision: str = "auto"
-    """Precision of the stem's convolutions: float32, bfloat16, or auto (bfloat16 where all devices
-    multiply it in hardware)."""
+    """Precision of the stem's convolutions: float32, bfloat16, or auto (bfloat16 if all devices
+    support it in hardware)."""
     channels_last: bool = True
-    """Store the stem's pictures with channels last, the fastest layout for convolutions."""
+    """Store the stem's images channels-last, the fastest layout for convolutions."""
     kernels: str = "auto"
     """Backend of the recurrences: auto, reference, chunked, cpu or cuda; see docs/kernels.md.
 
-    With reference or chunked, PyTorch's operations replace all other kernels, too.
+    With reference or chunked, PyTorch operations also replace all other kernels.
     """
     tune_memory: bool = True
     """Let the C library keep freed memory, in large pages (Linux)."""
     feed_last_action: Literal["auto"] | bool = "auto"
-    """Feed the last action to the core: true, false (as published), or auto (true in POPGym's
-    games, as in its baselines; false elsewhere)."""
+    """Feed the last action to the core: true, false (as published), or auto (true for POPGym, as in
+    its baselines; false elsewhere)."""
     head_norm: bool = False
     """Apply LayerNorm to the core's output before the policy and value heads, so that the size of
-    policy updates does not depend on the core; the published agents did not."""
+    policy updates does not depend on the core; not used by the published agents."""
     head_init: Literal["torch", "orthogonal"] = "torch"
-    """First weights of the policy and value heads: torch (PyTorch's uniform, as published) or
-    orthogonal (gains 0.01 and 1: a policy that is nearly uniform at first)."""
+    """Initial weights of the policy and value heads: torch (PyTorch's uniform, as published) or
+    orthogonal (gains 0.01 and 1, for an initial policy that is nearly uniform)."""
     value_scale: float = 1.0
     """Unit of the value head's output and of the value loss, in discounted clipped rewards."""
     num_envs: int = 32
-    """Number of environments; in lockstep a multiple of the batch size."""
+    """Number of environments; in lockstep, a multiple of the batch size."""
     batch_size: int = 32
-    """Number of rollouts in one update."""
+    """Number of rollouts per update."""
     unroll_length: int = 50
-    """Number of agent steps in a rollout; gradients reach back at most this far."""
+    """Number of agent steps per rollout; gradients reach back at most this far."""
     learner: Learner = field(default_factory=LearnerConfig)
     seed: int = 1
-    """Random seed of weights, actions and environments."""
+    """Random seed for weights, actions and environments."""
     init_from: Path | None = None
-    """Run folder or checkpoint whose weights a new run begins with. The core, stem and sizes must
-    be the same, and the game must have as many actions; the optimiser begins anew."""
+    """Run folder or checkpoint with the initial weights of a new run. The core, the stem, the sizes
+    and the game's number of actions must match. The optimiser starts afresh."""
 
     device: str = "auto"
     """Device: auto (a CUDA GPU if there is one), cpu, cuda, cuda:1, mps."""
     num_threads: int = 0
-    """Number of CPU threads; 0: one per core."""
+    """Number of CPU threads; 0: one per CPU core."""
     schedule: Literal["auto", "lockstep", "asynchronous"] = "auto"
     """Order of acting and learning: lockstep (they alternate), asynchronous (both at once), or auto
     (asynchronous on a GPU, lockstep on a CPU)."""
     engine: Literal["local", "ray"] = "local"
-    """Processes of the actors: local (threads of this process) or ray (separate processes, on
-    one machine or several); see docs/clusters.md."""
+    """Where actors run: local (threads of this process) or ray (separate processes, on one machine
+    or several); see docs/clusters.md."""
     ray_address: str | None = None
-    """ray: address of the cluster, auto or host:port (default: a Ray that the run starts)."""
+    """ray: address of the cluster, auto or host:port (default: the run starts its own Ray)."""
     num_actors: int | None = None
-    """ray: number of actor processes (default: one per CPU); with --engine local TorchBeast's name
+    """ray: number of actor processes (default: one per CPU); with --engine local, TorchBeast's name
     for --num-envs."""
     actor_cpus: float = 1.0
-    """ray: number of CPUs reserved for an actor, and of its threads."""
+    """ray: number of CPUs reserved for each actor, and its number of threads."""
     actor_gpus: float = 0.0
-    """ray: fraction of a GPU that an actor acts on; 0: it acts on CPUs."""
+    """ray: fraction of a GPU for each actor to act on; 0: actors run on CPUs."""
     env_groups: int = 2
-    """asynchronous: number of groups of environments, each with a thread: one group emulates while
-    another chooses actions."""
+    """asynchronous: number of groups of environments, each with its own thread: one group emulates
+    while another chooses actions."""
     queue_size: int | None = None
     """asynchronous, ray: maximum number of queued rollouts (default: one per group or actor)."""
     actor_device: str | None = None
@@ -103,32 +103,31 @@ class RunOptions(CoreSizes):
     learner_device: str | None = None
     """asynchronous, ray: device that computes gradients (default: --device)."""
     cuda_graphs: bool = False
-    """Record the acting step as a CUDA graph: 1.8 times as many agent steps a second on an H200.
-    Needs actions that are chosen on a GPU, and a core that does not synchronise with it."""
+    """Record the acting step as a CUDA graph: 1.8 times as many agent steps per second on an H200.
+    Requires acting on a GPU, and a core that does not synchronise with it."""
     profile: bool = False
-    """Write the time of each stage (profile.txt) and a trace for Perfetto (trace.json)."""
+    """Write the time spent in each stage (profile.txt) and a trace for Perfetto (trace.json)."""
     max_refused_updates: int = 10
-    """Number of consecutive updates with a loss or gradient that is not finite after which the run
-    ends."""
+    """Number of consecutive updates with a non-finite loss or gradient after which the run ends."""
     checkpoint_minutes: float = 10.0
-    """Minutes between checkpoints; a crash loses at most this much."""
+    """Minutes between checkpoints; a crash loses at most this much training."""
     disable_checkpoint: bool = False
     """Write no checkpoints (the run cannot be resumed or evaluated)."""
     evaluate_episodes: int = 0
     """Number of full test games before and after training, for the final table and clip; 0:
     none."""
     evaluate_every: int = 0
-    """Number of agent steps between test games during training, with scores in RUN/evaluations.csv;
-    0: none."""
+    """Number of agent steps between test games during training, whose scores are written to
+    RUN/evaluations.csv; 0: none."""
     evaluate_max_frames: int | None = None
-    """Maximum length of a test game in emulator frames (agent steps where there is no emulator);
-    longer games are cut and counted. Default: the limit in training, or 108000, half an hour."""
+    """Maximum length of a test game in emulator frames (agent steps without an emulator). Longer
+    games are cut off and reported. Default: the training limit, or 108000 (half an hour)."""
     savedir: Path = Path("runs")
-    """Folder of the run folders."""
+    """Folder that holds the run folders."""
     xpid: str | None = None
-    """Folder name of the run (default: game, core and time)."""
+    """Name of the run folder (default: game, core and time)."""
     auto_resume: bool = False
-    """Resume the run named by --xpid if there is one; for jobs that are started again."""
+    """Resume the run named by --xpid if it exists; for jobs that are restarted."""
 
     def __post_init__(self) -> None:
         if isinstance(self.env_options, Mapping):
@@ -154,7 +153,7 @@ class RunOptions(CoreSizes):
         )
 
     def sees_last_action(self) -> bool:
-        """The resolved value of `feed_last_action`, which a run stores."""
+        """The resolved value of `feed_last_action`, as stored with a run."""
         if self.feed_last_action == "auto":
             return shows_last_action(self.env)
         return self.feed_last_action
@@ -172,18 +171,18 @@ class RunOptions(CoreSizes):
         if len(texts) < len(pairs):
             names = [name for name, _ in pairs]
             twice = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"--env-options has {twice} twice: give it once")
+            raise ValueError(f"--env-options sets {twice} twice: give it once")
         return resolve(self.env).options_of(texts) if texts else {}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, flat, under TorchBeast's names if any; `from_dict` reads them."""
+        """Return a flat dict of plain values, with TorchBeast's names where it has the option."""
         flat = asdict(self) | {"savedir": str(self.savedir), "env_options": list(self.env_options)}
         flat["init_from"] = None if self.init_from is None else str(self.init_from)
         return flat | flat.pop("learner")
 
     @classmethod
     def from_dict(cls, flat: dict[str, Any]) -> "RunOptions":
-        """Return the options that `to_dict` described; missing newer options take their defaults.
+        """Return the options that `to_dict` described; newer options that are missing get defaults.
 
         Raises:
             ValueError: an unknown name, a value of another type, or no game or core; one line.
@@ -192,7 +191,7 @@ class RunOptions(CoreSizes):
         learner_names = {f.name for f in fields(LearnerConfig)}
         own_names = {f.name for f in fields(cls)} - {"learner"}
         if unknown := sorted(map(str, set(flat) - learner_names - own_names)):
-            raise ValueError(f"these options do not belong to this version: {', '.join(unknown)}")
+            raise ValueError(f"this version has no such options: {', '.join(unknown)}")
         if missing := sorted({"env", "core"} - set(flat)):
             raise ValueError(f"these options are missing: {', '.join(missing)}")
         return cls(**own | {"learner": LearnerConfig(**learner)})

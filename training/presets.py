@@ -1,4 +1,4 @@
-"""Named sets of options: published recipes, and recipes for minutes and hours on a laptop."""
+"""Named sets of options: the published recipes, and recipes that take minutes or hours on a CPU."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,7 +11,7 @@ from fastweights.training.options import RunOptions
 
 
 def paper(core: str) -> RunOptions:
-    """Return the published recipe with gradients through the whole unroll (the default)."""
+    """Return the published recipe, but with gradients through the whole unroll (the default)."""
     return RunOptions(core=core)
 
 
@@ -21,11 +21,11 @@ def published(core: str) -> RunOptions:
     return RunOptions(core=core, bptt=bptt, protocol="published")
 
 
-# Changes that some cores need to learn, for presets other than the published recipes.
+# Changes that some cores need in order to learn, for presets other than the published recipes.
 NOT_AS_PUBLISHED = {"input_map": "identity"}
 
 
-# The clipped surrogate with sample reuse, which learns in minutes and hours on two CPU cores.
+# The clipped surrogate with sample reuse, which learns within minutes or hours on two CPU cores.
 REUSE = LearnerConfig(
     objective="ppo",
     epochs=4,
@@ -57,10 +57,10 @@ def quick(core: str) -> RunOptions:
 
 
 def afternoon(core: str) -> RunOptions:
-    """Return options for about an hour of one CPU core: `quick`, longer, with more exploration.
+    """Return options for about an hour on one CPU core: `quick`, longer, with more exploration.
 
-    Credit reaches back further, too: with 0.95 some runs on Pong stand still for a million agent
-    steps, in games that repeat (docs/results/afternoon).
+    Credit also reaches back further: with a lambda of 0.95, some runs on Pong make no progress for
+    a million agent steps, in games that repeat (docs/results/afternoon).
     """
     options = quick(core)
     longer = {"total_steps": 2_500_000, "entropy_cost": 0.01, "gae_lambda": 0.97}
@@ -79,12 +79,12 @@ def plain(core: str) -> RunOptions:
     )
 
 
-# The same learner, with the rates of networks without pictures.
+# The same learner, with learning rates for networks without images.
 SMALL_REUSE = replace(REUSE, learning_rate=1e-3, clip_range=0.2)
 
 
 def maze(core: str) -> RunOptions:
-    """Return options for half a minute: a T-maze with a corridor of 10, which needs memory."""
+    """Return options for half a minute: a T-maze with corridor length 10, which needs memory."""
     blocks = {"width": 32, "heads": 2, "layers": 1, "feedforward": 32, **NOT_AS_PUBLISHED}
     return RunOptions(
         env="TMaze",
@@ -95,14 +95,14 @@ def maze(core: str) -> RunOptions:
         batch_size=48,
         unroll_length=44,
         learner=replace(SMALL_REUSE, total_steps=300_000, entropy_cost=0.01),
-        num_threads=1,  # for networks this small, more cost more than they bring
+        num_threads=1,  # for networks this small, more threads cost more than they gain
         evaluate_episodes=200,
         **_sizes(core, blocks, {"width": 64, "forget_bias": 4.0}),
     )
 
 
 def vectors(core: str) -> RunOptions:
-    """Return options for minutes on one CPU core, for games without pictures, also your own."""
+    """Return options for minutes on one CPU core, for games with vector observations."""
     blocks = {"width": 64, "heads": 4, "layers": 2, "feedforward": 128, **NOT_AS_PUBLISHED}
     return RunOptions(
         env="popgym:popgym-RepeatPreviousEasy-v0",
@@ -118,13 +118,13 @@ def vectors(core: str) -> RunOptions:
             entropy_cost=0.0,
             normalize_values=True,
         ),
-        num_threads=1,  # for networks this small, more cost more than they bring
+        num_threads=1,  # for networks this small, more threads cost more than they gain
         **_sizes(core, blocks, {"width": 128}),
     )
 
 
 def _sizes(core: str, blocks: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a core of residual blocks, or of one without, such as an LSTM."""
+    """Return the options of a core with residual blocks, or without, such as an LSTM."""
     has_blocks = core not in CORES or "heads" in CORES[core].options()
     return preset_of_core(core, blocks if has_blocks else others)
 
@@ -143,11 +143,11 @@ PRESETS = {
 def preset(name: str, core: str, env: str | None = None) -> RunOptions:
     """Return a preset's options for a core and a game (default: the preset's).
 
-    A preset's environment options belong to its game: another game has none. Its Atari protocol is
-    for Atari's games only.
+    A preset's environment options apply only to its own game, and its Atari protocol only to Atari
+    games.
 
     Raises:
-        ValueError: an unknown preset; one line that lists the known.
+        ValueError: an unknown preset; one line that lists the known ones.
     """
     one_of("preset", name, PRESETS)
     options = PRESETS[name](core)
@@ -161,7 +161,7 @@ def preset(name: str, core: str, env: str | None = None) -> RunOptions:
 
 
 def changes_of_preset(options: RunOptions) -> list[str]:
-    """Return the names of the options that the preset `paper` has otherwise, for equal games."""
+    """Return the names of the options that differ from the preset `paper` for the same game."""
     usual = preset("paper", options.core, options.env).to_dict()
     return [name for name, value in options.to_dict().items() if value != usual[name]]
 
@@ -180,7 +180,7 @@ def _is_same_game(one: str, other: str) -> bool:
 
 
 def _resolved(env: str) -> Name | None:
-    """Return what a name means; None for an unknown name, which is reported later."""
+    """Return the resolved name; None for an unknown name, which is reported later."""
     try:
         return resolve(env)
     except ValueError:

@@ -1,8 +1,8 @@
 """Rendezvous of a run's learners, under a new name each time.
 
-torchrun keeps one store for all its restarts, with old entries of killed processes, such as their
-addresses. A fast process could read an old entry before its new partner writes. So each rendezvous
-gets a new name, and all its entries are stored under that name.
+torchrun keeps one store for all its restarts, including old entries of killed processes, such as
+their addresses. A fast process could read an old entry before its new partner writes. So each
+rendezvous gets a new name, and all its entries are stored under that name.
 """
 
 import secrets
@@ -14,10 +14,10 @@ _POLL = 0.05  # seconds
 
 
 def meet(store: dist.Store, rank: int, count: int, patience: float) -> str:
-    """Return the name of this rendezvous, once all `count` processes are there.
+    """Return the name of this rendezvous, once all `count` processes have arrived.
 
-    Rank 0 chooses a new name. Another rank answers the name that it reads with a random word; the
-    name is valid if rank 0 repeats the word. Raises `RuntimeError` after `patience` seconds, or
+    Rank 0 chooses a new name. Every other rank answers the name that it reads with a random word;
+    the name is valid if rank 0 repeats the word. Raises `RuntimeError` after `patience` seconds, or
     after the store's own time limit.
     """
     word = secrets.token_hex(8)
@@ -34,4 +34,4 @@ def meet(store: dist.Store, rank: int, count: int, patience: float) -> str:
         if store.check([heard]) and store.get(heard).decode() == word:
             return name
         time.sleep(_POLL)
-    raise RuntimeError(f"learner {rank} did not meet the first one within {patience:.0f} seconds")
+    raise RuntimeError(f"learner {rank} did not meet learner 0 within {patience:.0f} seconds")

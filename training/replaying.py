@@ -23,26 +23,26 @@ def read_hashes_of(run: Path) -> tuple[Hashes, RunOptions]:
     """
     plain = read_meta(run).get("args")
     if isinstance(plain, dict) and (task := plain.get("task_name")):
-        raise UserError(f"{run} is a run of {task}, not of an agent: only agents can be replayed")
+        raise UserError(f"{run} is a run of {task}, not of an agent; only agents can be replayed")
     try:
         options = RunOptions.from_dict(plain)
     except (TypeError, ValueError) as error:
         raise UserError(f"{run} is not a run of this version of the program: {error}") from error
     check_options(options)
     if options.schedule == "asynchronous":
-        raise UserError(f"{run} is asynchronous: its rollouts' order is never the same twice")
+        raise UserError(f"{run} is asynchronous: the order of its rollouts is not reproducible")
     hashes = read_hashes(run)
     try:
         threads = int(hashes.conditions["threads"])
     except (KeyError, ValueError) as error:
-        raise UserError(f"the hashes of {run} lack its number of threads") from error
+        raise UserError(f"the hashes of {run} do not include its number of threads") from error
     graphs = options.cuda_graphs and choose_device(options.device).type == "cuda"
     same = {"num_threads": threads, "schedule": "lockstep", "cuda_graphs": graphs}
     return hashes, replace(options, **same)
 
 
 def first_updates(recorded: Hashes, count: int | None) -> list[Hashed]:
-    """Return the first `count` recorded updates, by default all; raise a one-line `ValueError`."""
+    """Return the first `count` recorded updates, by default all; one-line `ValueError`."""
     known = len(recorded.updates)
     if count is not None and not 1 <= count <= known:
         raise ValueError(f"--updates must lie in [1, {known}], as recorded, not {count}")
@@ -52,7 +52,7 @@ def first_updates(recorded: Hashes, count: int | None) -> list[Hashed]:
 def replay_updates(
     options: RunOptions, network: Network, source: Source, stages: Stages
 ) -> Iterator[Hashed]:
-    """Yield the hashes of the run's updates from the first on; leaves no file behind."""
+    """Yield the hashes of the run's updates from the first on; leave no files behind."""
     found: list[Hashed] = []
 
     def record(rollout: Rollout, learner: Learner) -> None:
@@ -67,7 +67,7 @@ def replay_updates(
 def replay_verdict(
     expected: Sequence[Hashed], found: Sequence[Hashed], changes: Sequence[str]
 ) -> str:
-    """Return a line: whether the updates are identical, and where they begin to differ.
+    """Return one line that says whether the updates are identical, or where they start to differ.
 
     `changes`: differences in the conditions, such as the processor.
     """
@@ -79,13 +79,13 @@ def replay_verdict(
     names = (
         name for name in ("step", "rollout", "weights") if getattr(old, name) != getattr(new, name)
     )
-    return f"differs first at update {old.update}, in {' and '.join(names)}; {_reasons(changes)}"
+    return f"first difference: update {old.update}, {' and '.join(names)}; {_reasons(changes)}"
 
 
 def _reasons(changes: Sequence[str]) -> str:
     if changes:
-        return f"known reasons: {'; '.join(changes)}"
+        return f"possible causes: {'; '.join(changes)}"
     return (
-        "no known reason: processor, device, threads, torch, kernels, compiler and code are as "
+        "no known cause: processor, device, threads, torch, kernels, compiler and code are as "
         "recorded, so the run's options or hashes were changed, or the program is not reproducible"
     )

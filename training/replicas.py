@@ -27,7 +27,7 @@ from torch import Tensor
 from fastweights.host import UserError, one_line
 from fastweights.training.rendezvous import meet
 
-_PATIENCE = timedelta(minutes=30)  # wait for a learner that is stopped, or plays test games
+_PATIENCE = timedelta(minutes=30)  # wait for a learner that is stopped or plays test games
 _ROOM = 64  # rows of plain numbers in one exchange; more rows take another exchange
 
 
@@ -38,9 +38,9 @@ class LostLearner(UserError):
 class Replicas:
     """This process's place among the learners, and their communication.
 
-    With one learner (`rank` 0 of `count` 1) the methods leave their arguments as they are.
-    `joined`, `sum`, `gather` and `broadcast` must be called by all learners or by none. They raise
-    `LostLearner` if one ended.
+    With one learner (`rank` 0 of `count` 1), the methods leave their arguments unchanged. `joined`,
+    `sum`, `gather` and `broadcast` must be called by all learners or by none. They raise
+    `LostLearner` if a learner has ended.
     """
 
     def __init__(self, rank: int = 0, count: int = 1, local_rank: int = 0, local_count: int = 1):
@@ -50,7 +50,7 @@ class Replicas:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Return the place that torchrun sets in RANK, WORLD_SIZE, ...; one learner without it."""
+        """Return the place that torchrun sets in RANK, WORLD_SIZE, ...; without it, one learner."""
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
         if not all(name in os.environ for name in names):
             return cls()
@@ -62,7 +62,7 @@ class Replicas:
         return self.rank == 0
 
     def share(self, total: int, option: str) -> range:
-        """Return this learner's part of `range(total)`; `ValueError` if parts are not equal."""
+        """Return this learner's part of `range(total)`; `ValueError` if it cannot be divided."""
         if total % self.count:
             raise ValueError(
                 f"{option} {total} is not a multiple of the {self.count} learners that torchrun "
@@ -72,10 +72,10 @@ class Replicas:
         return range(self.rank * each, (self.rank + 1) * each)
 
     def device(self, device: torch.device, option: str) -> torch.device:
-        """Return this learner's device: if all are told `cuda`, each takes its machine's next GPU.
+        """Return this learner's device; for `cuda`, each learner takes its machine's next GPU.
 
         Raises:
-            ValueError: several learners on one machine were told the same GPU.
+            ValueError: several learners on one machine were given the same GPU.
         """
         if self.count == 1 or device.type != "cuda":
             return device
@@ -83,8 +83,8 @@ class Replicas:
             return torch.device("cuda", self.local_rank)
         if self.local_count > 1:
             raise ValueError(
-                f"{option} {device} is one GPU for the {self.local_count} learners of this "
-                f"machine: leave it out, or {option} cuda, and each takes the next"
+                f"{option} {device} is a single GPU for the {self.local_count} learners on this "
+                f"machine: leave it out, or use {option} cuda, and each learner takes another GPU"
             )
         return device
 
@@ -121,7 +121,7 @@ class Replicas:
         """Replace each tensor by its sum over all learners, bit-identical in each of them."""
         # A killed torchrun would leave its learners running.
         if self._launcher not in (None, os.getppid()):
-            raise LostLearner("the torchrun that started this learner has gone")
+            raise LostLearner("the torchrun that started this learner has ended")
         if self.count == 1:
             return
         for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
@@ -134,7 +134,7 @@ class Replicas:
                 tensor.copy_(part.view_as(tensor))
 
     def gather(self, rows: Sequence[Sequence[float]], columns: int) -> list[list[float]]:
-        """Return the rows of all learners, each of `columns` numbers, in the learners' order."""
+        """Return the rows of all learners, each with `columns` numbers, in the learners' order."""
         if self.count == 1:
             return [list(row) for row in rows]
         own = torch.tensor(rows, dtype=torch.float64).reshape(-1, columns)
@@ -151,7 +151,7 @@ class Replicas:
         ]
 
     def _gather(self, own: Tensor) -> list[Tensor]:
-        """Return the tensors of all learners, which have one shape."""
+        """Return the tensors of all learners, which have the same shape."""
         parts = [torch.empty_like(own) for _ in range(self.count)]
         with _lost_learners():
             dist.all_gather(parts, own)
@@ -174,7 +174,7 @@ class Replicas:
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:
-        """Suppress output of other learners than the first; errors still reach stderr."""
+        """Suppress the output of all learners but the first; errors still reach stderr."""
         if self.leads:
             yield
             return
@@ -190,14 +190,14 @@ def _lost_learners() -> Iterator[None]:
         raise
     except RuntimeError as error:
         raise LostLearner(
-            "another learner of this run has gone, and its own output says why; with torchrun "
-            "--max-restarts 9, --xpid NAME and --auto-resume such a run goes on by itself (what "
-            f"was noticed here: {one_line(str(error))[:200]})"
+            "another learner of this run has ended; its output says why. With torchrun "
+            "--max-restarts 9, --xpid NAME and --auto-resume, such a run resumes by itself (error "
+            f"seen here: {one_line(str(error))[:200]})"
         ) from error
 
 
 def _stay_on_this_machine() -> None:
-    """Let the learners listen on loopback only, unless the environment says."""
+    """Let the learners listen on loopback only, unless environment variables say otherwise."""
     name = "lo0" if sys.platform == "darwin" else "lo"
     if name in (interface for _, interface in socket.if_nameindex()):
         for library in ("GLOO", "NCCL"):

@@ -37,11 +37,11 @@ from fastweights.records import (
 from fastweights.training.options import RunOptions, changed_flags
 from fastweights.training.torchbeast_model import is_torchbeast, translated
 
-_LIKE_WEIGHTS = ("square_avg", "momentum_buffer", "exp_avg", "exp_avg_sq")  # optimisers' tensors
+_LIKE_WEIGHTS = ("square_avg", "momentum_buffer", "exp_avg", "exp_avg_sq")  # optimiser tensors
 
 
 def pack(options: RunOptions, learner: Learner, stats: dict[str, Any]) -> dict[str, Any]:
-    """Return all that a run needs to resume, as plain values under TorchBeast's names."""
+    """Return everything needed to resume a run, as plain values under TorchBeast's names."""
     network, state = learner.network, learner.state_dict()
     return {
         "model_state_dict": network.state_dict(),
@@ -59,7 +59,7 @@ def pack(options: RunOptions, learner: Learner, stats: dict[str, Any]) -> dict[s
 
 
 def unpack(payload: dict[str, Any], learner: Learner) -> None:
-    """Restore a learner, and torch's random numbers, from what `pack` returned.
+    """Restore a learner and torch's random state from the result of `pack`.
 
     Missing or wrong parts raise the errors of dicts and torch; `fitting` turns them into one line.
     """
@@ -75,7 +75,7 @@ def unpack(payload: dict[str, Any], learner: Learner) -> None:
             raise ValueError("its optimiser's state is not made of tensors and numbers")
         averages = {name: state[name] for name in _LIKE_WEIGHTS if name in state}
         if any(average.shape != weight.shape for average in averages.values()):
-            raise ValueError("its optimiser's state is that of another network")
+            raise ValueError("its optimiser's state belongs to another network")
         # Fused Adam reads them in the order of the weights' memory (--channels-last).
         state.update({name: torch.empty_like(weight).copy_(a) for name, a in averages.items()})
     counts = (learner.steps, learner.updates, learner.refused)
@@ -85,7 +85,7 @@ def unpack(payload: dict[str, Any], learner: Learner) -> None:
 
 
 def _settings(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
-    moving = ("params", "lr")  # the rate is annealed
+    moving = ("params", "lr")  # the learning rate is annealed
     groups = optimizer.param_groups
     return [{name: group[name] for name in group if name not in moving} for group in groups]
 
@@ -107,7 +107,7 @@ class SavedAgent:
 
     @property
     def seed(self) -> int | None:
-        """The seed of its training; None for a file that does not have it, as TorchBeast's."""
+        """The seed of its training; None if the file does not store it, as with TorchBeast's."""
         return self.options.seed if "seed" in self.payload["flags"] else None
 
     @property
@@ -117,10 +117,11 @@ class SavedAgent:
 
     @property
     def games_folder(self) -> Path:
-        """The folder for test games and clips: the run or export.
+        """The folder for test games and clips: the run's or export's folder.
 
-        Of a checkpoint that lies elsewhere, a folder of its name, so that the games of several in
-        one folder stay apart. A `model.tar` makes its folder a run's, as TorchBeast's does.
+        For a checkpoint elsewhere, a folder named after it, so that the games of several
+        checkpoints in one folder stay apart. A folder with a `model.tar` counts as a run, as in
+        TorchBeast.
         """
         is_run = self.path.name == "model.tar" or (self.run / "meta.json").exists()
         if is_run or is_export(self.run) or not self.path.is_file():
@@ -140,8 +141,8 @@ def open_agent(
         path: a run folder (the newest usable checkpoint), a checkpoint, a folder that
             `records.exports` wrote, or TorchBeast's `model.tar` or its folder.
         device: device of the network.
-        env: the game of a file that does not name it, or whose game has a module of its own.
-        core: a memory that has a module of its own (`my_module:name`), which is then imported.
+        env: the game, if the file does not name it or the game is in a user's module.
+        core: a memory in a user's module (`my_module:name`), which is then imported.
 
     Raises:
         CheckpointError: anything else at `path`; one line.
@@ -158,7 +159,7 @@ def open_agent(
             if ":" not in options.core:
                 raise
             raise CheckpointError(
-                f"{found.path} does not fit {options.core} as it is now: {error}; restore the "
+                f"{found.path} does not fit the present {options.core}: {error}; restore the "
                 "module with which it was trained"
             ) from error
         network.load_state_dict(found.payload["model_state_dict"])
@@ -184,9 +185,9 @@ def check_unfinished(saved: SavedAgent) -> None:
 
 
 def as_resumed(saved: SavedAgent, asked: RunOptions) -> RunOptions:
-    """Return the options with which the run goes on; raise a `ValueError` if it cannot as `asked`.
+    """Return the options of the resumed run; raise a `ValueError` if `asked` contradicts them.
 
-    `--init-from runs/latest` may mean the run itself by now: it keeps the one that it began with.
+    By now, `--init-from runs/latest` may mean the run itself: it keeps its original value.
     """
     run, before = saved.run.resolve(), saved.options  # the run may have been moved since
     if asked.init_from == run:
@@ -196,14 +197,14 @@ def as_resumed(saved: SavedAgent, asked: RunOptions) -> RunOptions:
     name = run.name if asked.xpid in (None, before.xpid) else asked.xpid
     if (folder / name).resolve() != run:
         raise ValueError(
-            f"a resumed run stays where it is, {saved.run}: leave --savedir and --xpid out, or "
-            f"begin a new run with --init-from {saved.run}"
+            f"a resumed run stays in its folder, {saved.run}: leave --savedir and --xpid out, or "
+            f"start a new run with --init-from {saved.run}"
         )
     return asked
 
 
 def with_full_path(options: RunOptions) -> RunOptions:
-    """Return options that name the run of `init_from`, whatever `latest` is later, and wherever."""
+    """Return options with the full path of `init_from`, so that `latest` keeps its meaning."""
     if options.init_from is None:
         return options
     return replace(options, init_from=resolved_run(options.init_from).resolve())
@@ -212,11 +213,11 @@ def with_full_path(options: RunOptions) -> RunOptions:
 def take_weights(network: Network, options: RunOptions) -> str | None:
     """Give a new run's network the weights of `options.init_from`; return a line about them.
 
-    Without that option nothing happens, and None is returned. Nothing else of the other run is
-    used: not its optimiser, nor the modules of its game and memory.
+    Without that option, do nothing and return None. Nothing else of the other run is used: neither
+    its optimiser nor the modules of its game and memory.
 
     Raises:
-        CheckpointError: no agent there, or one with another network; one line.
+        CheckpointError: no agent there, or an agent with another network; one line.
     """
     if options.init_from is None:
         return None
@@ -237,10 +238,10 @@ def take_weights(network: Network, options: RunOptions) -> str | None:
 
 
 def _other_network(saved: RunOptions, asked: RunOptions) -> str | None:
-    """Return the first option by which equal weights would compute something else, or None."""
-    if saved.core != asked.core:  # the saved one may not be imported
+    """Return the first option that would make equal weights compute something else, or None."""
+    if saved.core != asked.core:  # the saved core may not be imported
         return f"its core is {saved.core}, not {asked.core}"
-    if "auto" in (saved.stem, asked.stem):  # their shapes tell
+    if "auto" in (saved.stem, asked.stem):  # the shapes decide
         saved = replace(saved, stem=asked.stem)
     theirs, wanted = _of_network(saved), _of_network(asked)
     odd = next((name for name in wanted if theirs[name] != wanted[name]), None)
@@ -255,15 +256,15 @@ def _of_network(options: RunOptions) -> dict[str, Any]:
 
 
 def check_module(options: RunOptions, env: str | None, path: Path) -> None:
-    """Raise unless `env` also names a game that has a module of its own (`my_module:MyGame-v0`).
+    """Raise unless `env` names the game, too, if it is in a module (`my_module:MyGame-v0`).
 
-    Making the game imports the module, and a file must not run code. Raises `CheckpointError`.
+    Creating the game imports the module, and a file must not run code. Raises `CheckpointError`.
     """
     if ":" not in options.env or env == options.env:
         return
     if env is None:
         raise CheckpointError(
-            f"{path} plays {options.env!r}, whose module would be imported: if you trust that, "
+            f"{path} plays {options.env!r}, whose module would be imported: if you trust it, "
             f"add --env {shlex.quote(options.env)}"
         )
     raise CheckpointError(
@@ -281,21 +282,21 @@ def check_known_core(core: str, path: Path) -> None:
 
 
 def module_arguments(options: RunOptions) -> list[str]:
-    """Return the arguments by which a command imports the run's own modules; mostly none."""
+    """Return the arguments with which a command imports a run's user modules; usually none."""
     game = ["--env", options.env] if ":" in options.env else []
     return [*game, *core_arguments(options.core)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Named:
-    """Game and memory that the user of a command names, so that their modules may be imported."""
+    """Game and memory that the user of a command names, to allow importing their modules."""
 
     env: str | None = None
-    """Game (default: the file's). Required for files that name none, as TorchBeast's, and for a
-    game in a module (my_module:MyGame-v0), which is then imported."""
+    """Game (default: as stored in the file). Required for files without it, such as TorchBeast's,
+    and for a game in your own module (my_module:MyGame-v0), which is then imported."""
     core: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """Memory in a module (my_module:name), which is then imported. Required for agents with one;
-    once for each such memory."""
+    """Memory in your own module (my_module:name), which is then imported. Required for agents with
+    such a memory; give it once for each."""
 
     def import_cores(self) -> None:
         """Import the named memories. Raises a one-line `ValueError` if one cannot be imported."""
@@ -310,33 +311,33 @@ class Named:
         return found
 
     def check(self, agents: Mapping[Path, RunOptions]) -> None:
-        """Raise a one-line `CheckpointError` for another game, or a memory that no agent has."""
+        """Raise a one-line `CheckpointError` for a wrong game, or a memory that no agent has."""
         for path, options in agents.items():
             if self.env is not None and resolve(self.env)[:2] != resolve(options.env)[:2]:
                 raise CheckpointError(
-                    f"{path} was trained on {options.env}, and --env says {self.env}: an agent "
+                    f"{path} was trained on {options.env}, not on --env {self.env}: an agent "
                     "plays the game that it was trained on; leave --env out"
                 )
         cores = dict.fromkeys(options.core for options in agents.values())
         for core in self.core:
             if core not in cores:
                 raise CheckpointError(
-                    f"{', '.join(map(str, agents))}: the memory is {', '.join(cores)}, and --core "
-                    f"says {core}: an agent keeps its memory; leave --core out"
+                    f"{', '.join(map(str, agents))}: the memory is {', '.join(cores)}, not --core "
+                    f"{core}: an agent keeps its memory; leave --core out"
                 )
 
 
 def _options_of(found: FoundCheckpoint) -> RunOptions:
     flags = found.payload["flags"]
     if task := flags.get("task_name"):
-        raise CheckpointError(f"{found.path} is of a run of {task}, not of an agent")
+        raise CheckpointError(f"{found.path} belongs to a run of {task}, not to an agent")
     return RunOptions.from_dict(flags)
 
 
 def _network(options: RunOptions, payload: dict[str, Any]) -> Network:
     """Return the network that a file describes, if the file has that network's weights.
 
-    It is made without memory first, so that a file cannot allocate more than it contains.
+    The network is first created without memory, so that a file cannot allocate more than it holds.
     """
     shape = tuple(payload["network"]["frame_shape"])
     actions = payload["network"]["num_actions"]
@@ -346,7 +347,7 @@ def _network(options: RunOptions, payload: dict[str, Any]) -> Network:
     with torch.device("meta"):
         wanted = _shapes(Network(config).state_dict())
     if odd := _difference(wanted, _shapes(payload["model_state_dict"])):
-        raise ValueError(f"its weights are not those of its network: {odd}")
+        raise ValueError(f"its weights do not fit its network: {odd}")
     return Network(config)
 
 
@@ -355,14 +356,14 @@ def _shapes(weights: Mapping[str, torch.Tensor]) -> dict[str, list[int]]:
 
 
 def _difference(wanted: Mapping[str, list[int]], given: Mapping[str, list[int]]) -> str | None:
-    """Return the first difference between weights and those that a network wants, or None."""
+    """Return the first difference between given weights and a network's, or None."""
     for name in {**wanted, **given}:
         if name not in given:
-            return f"it has no {name}"
+            return f"{name} is missing"
         if name not in wanted:
-            return f"its {name} is not in this network"
+            return f"{name} is not part of the network"
         if given[name] != wanted[name]:
-            return f"its {name} has the shape {given[name]}, not {wanted[name]}"
+            return f"{name} has shape {given[name]}, not {wanted[name]}"
     return None
 
 
@@ -371,7 +372,7 @@ def _find(path: Path, device: torch.device | str, env: str | None) -> FoundCheck
         raise CheckpointError(f"no checkpoint at {path}: {runs_near(path)}")
     run = run_of(path)
     check_contained(run)
-    path = run if path.is_dir() else path  # a run's folder `checkpoints` means the run
+    path = run if path.is_dir() else path  # the folder `checkpoints` of a run means the run
     if is_export(path):
         return FoundCheckpoint(exported_weights(path), AGENT_EXPORT.read(path, device), ())
     if path.is_dir():

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-TEST_SEEDS = range(1_000_000, 1_010_000)  # of test games; training environments have higher seeds
+TEST_SEEDS = range(1_000_000, 1_010_000)  # for test games; training environments use higher seeds
 _OF_ENVIRONMENTS, _OF_ACTIONS = range(2)
 
 
 def environment_seed(seed: int, step: int, first: int = 0, incarnation: int = 0) -> int:
-    """Return the seed of the environment `first` of the run with `seed`; later ones add one each.
+    """Return the seed of environment `first` of the run with `seed`; each later one adds 1.
 
     Runs with seeds 1 and 2 share no environment seeds. A run resumed at agent step `step` plays new
     games unless its environments are `Restorable`, which emulators are not. The replacement of a
@@ -24,5 +24,5 @@ def action_seed(seed: int, step: int, group: int, incarnation: int = 0) -> int:
 
 
 def _draw(*entropy: int) -> int:
-    """Return a seed above the test games', with room for all environments below 2^31."""
+    """Return a seed above those of test games, with room for all environments below 2^31."""
     return TEST_SEEDS.stop + int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 2)

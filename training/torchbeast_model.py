@@ -1,8 +1,8 @@
-"""Agents that TorchBeast trained: PolyBeast's ResNet, feedforward or with its LSTM.
+"""Agents trained with TorchBeast: PolyBeast's ResNet, feedforward or with LSTM.
 
-The network is ours under other names (facebookresearch/torchbeast, torchbeast/polybeast_learner.py,
-class Net), so its weights are copied one by one. The additions of the published agents' fork, and
-MonoBeast's small network, are not supported.
+The network is the same as ours under other names (facebookresearch/torchbeast,
+torchbeast/polybeast_learner.py, class Net), so its weights are copied one by one. The additions in
+the published agents' fork, and MonoBeast's small network, are not supported.
 """
 
 from dataclasses import fields
@@ -23,9 +23,9 @@ def is_torchbeast(payload: dict[Any, Any]) -> bool:
 
 
 def translated(payload: dict[Any, Any], env: str | None) -> dict[str, Any]:
-    """Return a TorchBeast checkpoint in our form, as far as playing needs it.
+    """Return a TorchBeast checkpoint in our format, as far as needed for playing.
 
-    `env`: the game, for files that do not name it; PolyBeast's do not.
+    `env`: the game, for files that do not name it, such as PolyBeast's.
 
     Raises:
         ValueError: another network, no game, or not a TorchBeast checkpoint.
@@ -84,6 +84,6 @@ def _steps(stats: Any) -> int:
 
 
 def _learner_flags(flags: dict[str, Any]) -> dict[str, Any]:
-    """Return the training's options under the names that both programs have."""
+    """Return the training options that have the same names in both programs."""
     shared = {f.name for f in fields(LearnerConfig)} | {"batch_size", "unroll_length"}
     return {n: flags[n] for n in shared & set(flags) if isinstance(flags[n], int | float)}

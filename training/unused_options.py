@@ -1,4 +1,4 @@
-"""Options that only some schedules or engines use, and messages about their use with others."""
+"""Options that only some schedules or engines use, and messages about unused options."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from fastweights.training.schedules.plan import Schedule
 
 LOCAL: tuple[Schedule, ...] = ("lockstep", "asynchronous")
 
-# Every schedule uses the options that are not here.
+# Options not listed here are used by every schedule.
 USED_BY: dict[str, tuple[Schedule, ...]] = {
     "schedule": LOCAL,
     "actor_device": LOCAL,
@@ -25,7 +25,7 @@ USED_BY: dict[str, tuple[Schedule, ...]] = {
 def check_engine(asked: RunOptions, before: RunOptions) -> None:
     """Raise a one-line `ValueError` for an option of the other engine.
 
-    `before`: options of a preset or of a resumed run, which may have values that the engine does
+    `before`: options of a preset or of a resumed run, which may set values that the engine does
     not use.
     """
     schedules: tuple[Schedule, ...] = ("ray",) if asked.engine == "ray" else LOCAL
@@ -48,30 +48,30 @@ def notes_on_options(options: RunOptions, before: RunOptions, schedule: Schedule
     """Yield a line about each option that changes nothing in this run; `before` as above."""
     learner = options.learner
     for name in ignored_flags(options, before, schedule):
-        yield f"{name} has no meaning in the {schedule} schedule"
+        yield f"{name} has no effect in the {schedule} schedule"
     too_many_groups = schedule == "asynchronous" and options.env_groups > options.num_envs
     if too_many_groups and "env_groups" in _given(options, before):
         yield (
-            f"--env-groups {options.env_groups} makes {options.num_envs} groups, one for each of "
-            "--num-envs"
+            f"--env-groups {options.env_groups} is reduced to {options.num_envs} groups, one per "
+            "environment"
         )
     if options.bptt != "full" and options.bptt >= options.unroll_length:
-        yield f"--bptt {options.bptt} cuts nothing: a rollout has {options.unroll_length} steps"
+        yield f"--bptt {options.bptt} has no effect: a rollout has {options.unroll_length} steps"
     if (
         schedule == "lockstep"
         and OBJECTIVES[learner.objective].clips
         and not learner.reuses_batches
     ):
         yield (
-            f"--objective {learner.objective} clips nothing at the first step from a batch, and "
-            "each batch has one: add --epochs or --minibatches"
+            f"--objective {learner.objective} never clips the first gradient step on a batch, and "
+            "each batch has only one: add --epochs or --minibatches"
         )
     if options.evaluate_episodes and options.disable_checkpoint:
-        yield "no test games after training: --disable-checkpoint keeps no weights to play them"
+        yield "no test games after training: --disable-checkpoint saves no weights to play them"
 
 
 def _given(asked: RunOptions, before: RunOptions) -> list[str]:
-    """Return options that differ from those before and from their defaults."""
+    """Return the options that differ both from `before` and from their defaults."""
     default = RunOptions()
     return [
         name

@@ -116,8 +116,8 @@ def _check_kept(base: SequenceOptions, preset_name: str, setting: Setting) -> No
     given = changed_learning_options(preset, base)
     if refused := [name for name in given if name in replaced]:
         raise UserError(
-            f"{flags(refused)} cannot go with --search, whose runs have their own; --seeds, --jobs "
-            "and --runs select seeds, threads and folder"
+            f"{flags(refused)} cannot be used with --search, whose runs set their own values; "
+            "use --seeds, --jobs and --runs for seeds, parallel runs and folder"
         )
 
 

@@ -19,7 +19,7 @@ def write_export(
         results: the run's `result.json`, or nothing.
 
     Raises:
-        UserError: the folder cannot be made; one line.
+        UserError: the folder cannot be created; one line.
         OSError: the files cannot be written.
     """
     payload = {**payload, "flags": _without_folders(payload["flags"])}

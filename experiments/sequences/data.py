@@ -66,7 +66,7 @@ def with_files(options: SequenceOptions, defaults: SequenceOptions) -> SequenceO
     changed = changed_learning_options(defaults, options)
     if drawing := [name for name in (*SIZES, "data") if name in changed]:
         raise ValueError(
-            f"{flags(drawing)} cannot go with --files, of which all sequences are read: leave out "
+            f"{flags(drawing)} cannot be used with --files, which are always read whole: leave out "
             "one or the other"
         )
     return replace(options, files=expanded(options.files).resolve())
@@ -121,7 +121,7 @@ def export_sequences(options: SequenceOptions, folder: Path) -> list[Path]:
     """Write the splits of `sequences_of` into `folder` as token files, and return the files.
 
     Raises:
-        UserError: the folder cannot be made, which is seen before anything is drawn; or as
+        UserError: the folder cannot be created, which is seen before anything is drawn; or as
             `sequences_of` and `write_splits`.
     """
     with without_new_folders(folder):

@@ -30,7 +30,7 @@ def private_cache_folder() -> Path:
     The files in it are run in this process.
 
     Raises:
-        OSError: the folder cannot be made, belongs to another user (except root), or is writable
+        OSError: the folder cannot be created, belongs to another user (except root), or is writable
             by others. The message is one line.
     """
     folder = cache_folder()

@@ -1,1 +1,1 @@
-"""Command lines: options, hints, tables on the terminal."""
+"""Command lines: options, hints and tables on the terminal."""

@@ -1,4 +1,4 @@
-"""From `sys.argv` to resolved options: presets, resumed runs and TorchBeast's flags included."""
+"""Turn `sys.argv` into resolved options, including presets, resumed runs and TorchBeast's flags."""
 
 import argparse
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ from fastweights.training import (
     with_full_path,
 )
 
-# What `--help` describes; the chosen core's own options follow.
+# Options that `--help` describes; the chosen core's options follow.
 FIRST = ("env", "core", "preset", "total_steps", "seed", "resume")
-# By the folder that uses them; an option that is not here is training's.
+# Grouped by the folder that uses them; options not listed here belong to training.
 GROUPS = {
     "Environment (envs/)": ("env", "env_options", "bootstrap_truncated", "protocol", "list_envs"),
     "Memory (cores/)": ("core", "core_*", "bptt", "kernels", "list_cores"),
@@ -56,19 +56,19 @@ class CommandLine:
     """Train an agent with fast-weight memory."""
 
     preset: str = "paper"
-    """Recipe for days (paper, published, plain), an hour (afternoon) or minutes (quick; maze and
-    vectors: games of memory); see docs/runs.md."""
+    """Recipe that takes days (paper, published, plain), an hour (afternoon) or minutes (quick; maze
+    and vectors for memory games); see docs/runs.md."""
     resume: Path | None = None
     """Run folder to resume; its options are kept."""
     list_cores: bool = False
-    """Show every core with its equation, source and parameter count, and stop."""
+    """List all cores with equation, source and parameter count, then exit."""
     list_envs: bool = False
-    """Show the names of all games, and stop."""
+    """List the names of all games, then exit."""
     run: Annotated[RunOptions, tyro.conf.arg(name="")] = field(default_factory=RunOptions)
 
 
 def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandLine:
-    """Parse a command line; a resumed run's options, `saved`, are the defaults.
+    """Parse a command line; the options of a resumed run, `saved`, are the defaults.
 
     Raises `UserError` for unknown flags and malformed values, `ValueError` for an unknown preset,
     core or combination.
@@ -92,7 +92,7 @@ def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandL
 
 
 def _with_values(arguments: Sequence[str]) -> list[str]:
-    """Give `--feed-last-action` and `--no-feed-last-action`, which need no value, their value."""
+    """Add the optional value to `--feed-last-action` and `--no-feed-last-action`."""
     rewritten: list[str] = []
     for argument, following in zip(arguments, [*arguments[1:], "--"], strict=True):
         match argument.replace("_", "-"):
@@ -106,13 +106,13 @@ def _with_values(arguments: Sequence[str]) -> list[str]:
 
 
 def _as_torchbeast(run: RunOptions, defaults: RunOptions) -> RunOptions:
-    """Treat `--num-actors` as `--num-envs`, as TorchBeast does, unless Ray has actors."""
+    """Treat `--num-actors` as `--num-envs`, as TorchBeast does, unless the engine is Ray."""
     if run.engine == "ray" or run.num_actors == defaults.num_actors:
         return run
     if run.num_envs not in (defaults.num_envs, run.num_actors):
         raise ValueError(
-            f"--num-actors {run.num_actors} is another name for --num-envs {run.num_envs} without "
-            "--engine ray: give one of them"
+            f"--num-actors {run.num_actors} contradicts --num-envs {run.num_envs}: they mean the "
+            "same without --engine ray; give only one"
         )
     return replace(run, num_envs=run.num_actors, num_actors=defaults.num_actors)
 
@@ -120,7 +120,7 @@ def _as_torchbeast(run: RunOptions, defaults: RunOptions) -> RunOptions:
 def peek(arguments: Sequence[str]) -> argparse.Namespace:
     """Return the options that determine the others' defaults: preset, core, the run to resume.
 
-    Imports a core from a module, which is named here.
+    If the core is in a user's module (`my_module:name`), the module is imported.
     """
     known = early_options(
         arguments,
@@ -150,5 +150,5 @@ def _description() -> str:
     {command} --preset quick --core lstm --env Qbert
     {command} --resume runs/latest
 
-Steps are agent steps; on Atari one is 4 emulator frames. `--preset X --help` shows what X sets.
-Flags of TorchBeast work, too."""
+Steps are agent steps; on Atari, one is 4 emulator frames. `--preset X --help` shows what X sets.
+TorchBeast's flags work, too."""

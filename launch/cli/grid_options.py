@@ -1,4 +1,4 @@
-"""Common options of the commands of declared grids: seeds, budget, runs at once, folders."""
+"""Options that all grid commands share: seeds, training steps, parallel runs, folders."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -24,16 +24,16 @@ def add_grid_options(parser: argparse.ArgumentParser, seeds: Sequence[int], runs
     steps = {
         "type": count,
         "metavar": "STEPS",
-        "help": "number of agent steps of each run (default: the grid's own)",
+        "help": "number of agent steps per run (default: the grid's)",
     }
     parser.add_argument("--total-steps", **steps)
-    jobs = {"type": count, "default": 0, "help": "number of runs at once; 0: one per CPU core"}
+    jobs = {"type": count, "default": 0, "help": "number of parallel runs; 0: one per CPU core"}
     parser.add_argument("--jobs", **jobs)
     parser.add_argument(
-        "--runs", type=Path, default=runs, help=f"folder of the runs (default {runs})"
+        "--runs", type=Path, default=runs, help=f"folder for the runs (default: {runs})"
     )
     parser.add_argument(
-        "--out", type=Path, help="folder of tables and figures (default: the runs' folder)"
+        "--out", type=Path, help="folder for tables and figures (default: the runs' folder)"
     )
 
 
@@ -44,11 +44,11 @@ def axes_of(options: argparse.Namespace, names: Sequence[str]) -> Mapping[str, S
         for core in axes.get("core", ()):
             import_core(core)
     if twice := [name for name, values in axes.items() if len(set(values)) < len(values)]:
-        raise UserError(f"--{twice[0]}s takes each of its values once")
+        raise UserError(f"--{twice[0]}s has the same value twice: give each value once")
     return axes
 
 
 def folders(options: argparse.Namespace) -> tuple[Path, Path]:
-    """Return the folders of the runs and of the output."""
+    """Return the folder of the runs and the output folder."""
     runs, out = expanded(options.runs), expanded(options.out or options.runs)
     return runs.resolve(), out.resolve()

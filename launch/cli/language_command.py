@@ -1,4 +1,4 @@
-"""Options of the command of formal languages, besides those of all sequence tasks."""
+"""Options of the formal-language command, in addition to those of all sequence tasks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,40 +20,40 @@ from fastweights.records import resolved_run
 _OF_RUNS = ("device", "kernels")
 _WHERE = ("seeds", "jobs", "epochs_at_most", "runs", "out", "preset")
 _NO_TRAINING = ("resume", "statistics", "export")
-# What may be given besides each flag that does something else than training.
+# Options allowed with each flag that replaces training by something else.
 _TAKEN = {
     "figure": (*_OF_RUNS, "only", *_WHERE),
     "summary": (*_OF_RUNS, "only", "settings", *_WHERE),
-    "search": _WHERE,  # and the options of training
+    "search": _WHERE,  # and training options
     "trace": ("trained",),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageCommand(SequenceCommand[Question]):
-    """Train a memory on a formal language, or rebuild a table of the papers.
+    """Train a memory on a formal language, or rebuild a table from the papers.
 
-    Options start from a preset and are changed one by one.
+    A preset sets all options; flags override individual ones.
     """
 
     task: str = "parity"
     """Formal language."""
     figure: int | None = None
-    """Number of the figure to draw: 8 (Merrill et al. 2020); --only and --seeds select runs."""
+    """Number of the figure to draw: 8 (of Merrill et al. 2020); --only and --seeds select runs."""
     summary: bool = False
-    """Show which memory solves which language; --settings selects languages, --only memories."""
+    """Show which memories solve which languages; --settings selects languages, --only memories."""
     search: str | None = None
-    """Train with settings of the published search space and compare them: grid (all) or random."""
+    """Train and compare settings from the published search space: grid (all of them) or random."""
     trials: int = 20
-    """Number of settings of --search random."""
+    """Number of settings for --search random."""
     trained: Path | None = None
-    """Run folder whose memory --trace draws."""
+    """Run folder of the trained memory for --trace."""
     trace: str | None = None
-    """String, such as 0110, for which to draw the part of the memory that follows the language's
-    machine, beside the machine."""
+    """Input string, such as 0110: plot how the memory tracks the states of the language's
+    automaton."""
 
     def instead(self, given: Mapping[str, Any]) -> int | None:
-        """Do what was asked for instead of training; see `SequenceCommand.instead`."""
+        """Do the requested task instead of training; see `SequenceCommand.instead`."""
         self._check(given)
         changes = {name: given[name] for name in _OF_RUNS if name in given}
         if self.figure is not None:
@@ -67,14 +67,14 @@ class LanguageCommand(SequenceCommand[Question]):
         return None
 
     def _check(self, given: Mapping[str, Any]) -> None:
-        """Raise a one-line `UserError` for options that contradict or would change nothing."""
+        """Raise a one-line `UserError` for options that conflict or would have no effect."""
         wanted = [name for name in (*_TAKEN, "table") if getattr(self, name) not in (None, False)]
         if len(wanted) > 1:
-            raise UserError(f"--{wanted[0]} and --{wanted[1]} exclude each other")
+            raise UserError(f"--{wanted[0]} and --{wanted[1]} cannot be used together")
         if bool(self.trained) != (self.trace is not None):
-            raise UserError("--trace STRING and --trained RUN go together")
+            raise UserError("--trace STRING and --trained RUN must be used together")
         if self.trials != type(self).trials and self.search != "random":
-            raise UserError("--trials is the number of settings of --search random: leave it out")
+            raise UserError("--trials needs --search random: add it, or leave --trials out")
         if not wanted or wanted == ["table"]:
             return
         (action,) = wanted
@@ -84,6 +84,6 @@ class LanguageCommand(SequenceCommand[Question]):
             named.remove("core")  # the module of the run's memory
         if refused := [name for name in named if name not in _TAKEN[action]]:
             raise UserError(
-                f"{flags(refused)} cannot go with --{action}, which takes "
+                f"{flags(refused)} cannot be used with --{action}, which takes "
                 f"{flags(_TAKEN[action])}{' and training options' * (action == 'search')}"
             )

@@ -1,4 +1,4 @@
-"""The command line that trains a language model, or rebuilds a table of the paper."""
+"""The command line for training a language model or rebuilding a table from the paper."""
 
 import argparse
 from collections.abc import Sequence
@@ -27,11 +27,11 @@ from fastweights.launch.cli.parser import check_unchanged, early_options, typed_
 from fastweights.records import resolved_run
 from fastweights.tasks.language_model import KINDS, PYTHON_DOCS, CutOptions, LanguageTrainerConfig
 
-# What `--help` describes; the chosen core's options follow.
+# Options that `--help` describes; the chosen core's options follow.
 FIRST = (
     *("data", "core", "preset", "full_context", "vocabulary", "updates", "seed", "resume", "table"),
 )
-# By the folder that uses them; an option that is not here is about the run.
+# Grouped by the folder that uses them; options not listed here belong to the run.
 GROUPS = {
     "Memory (cores/)": ("core", "core_*", "kernels"),
     "Model (tasks/)": ("positions", "ngrams", "ngram_rows", "cutoffs", "dropout", "initial_std"),
@@ -44,7 +44,7 @@ GROUPS = {
     "Run folder (records/)": ("resume", "xpid", "savedir", "checkpoint_minutes"),
     "Run": ("preset", "seed"),
 }
-HELP = """Train a memory as a language model, or rebuild a table of the paper.
+HELP = """Train a memory as a language model, or rebuild a table from the paper.
 
 For example:
     {command} --preset small --core rdn     a minute or two; needs no data
@@ -56,32 +56,32 @@ For example:
     {command} generate runs/latest --prompt "The memory" --length 500
     {command} export runs/latest FOLDER
 
-Options start from a preset and are changed one by one; docs/language_models.md has more."""
+A preset sets all options; flags override individual ones. See docs/language_models.md."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageCommand:
-    """Train a memory as a language model, or rebuild a table of the paper."""
+    """Train a memory as a language model, or rebuild a table from the paper."""
 
     preset: str = "paper"
     """Set of options: paper (as published, for a GPU) or small (a minute or two per model on one
-    core)."""
+    CPU core)."""
     resume: Path | None = None
     """Run folder to resume; its options are kept."""
     table: str | None = None
-    """Table to write, after training the runs that it lacks: 1 or 4 of the paper, or all (every
-    memory of the project, and n-gram models)."""
+    """Table to write, after training any missing runs: 1 or 4 of the paper, or all (every memory in
+    this project, plus n-gram models)."""
     of_table: tyro.conf.OmitArgPrefixes[LanguageTableOptions]
     run: Annotated[LanguageOptions, tyro.conf.arg(name="")]
 
 
 def train(arguments: Sequence[str]) -> int:
-    """Parse the words and train, or make a table; return the exit code."""
+    """Parse the arguments; train or make a table; return the exit code."""
     with user_input():
         known = early_options(arguments, preset={}, core={}, resume={"type": Path})
         import_core(known.core)
         if known.resume and known.preset:
-            raise ValueError("--preset and --resume contradict: a resumed run keeps its options")
+            raise ValueError("--preset contradicts --resume: a resumed run keeps its options")
         name = known.preset or "paper"
         resume = known.resume and resolved_run(known.resume)
         saved = LanguageOptions.of_run(resume, LANGUAGE_COMMAND) if resume else None
@@ -102,8 +102,8 @@ def train(arguments: Sequence[str]) -> int:
             if refused := _refused(asked, known, default):
                 takes = ", ".join(f"--{name}" for name in LANGUAGE_CELL_OPTIONS)
                 raise ValueError(
-                    f"{', '.join(refused)} cannot go with --table, whose runs have the preset's "
-                    f"options; they take {takes}; --only, --seeds and --runs say which and where"
+                    f"{', '.join(refused)} cannot be used with --table, whose runs use a preset's "
+                    f"options; it takes {takes}, and --only, --seeds and --runs"
                 )
     if asked.table is not None:
         changes = {name: getattr(options, name) for name in LANGUAGE_CELL_OPTIONS}
@@ -113,7 +113,7 @@ def train(arguments: Sequence[str]) -> int:
         with user_input():
             options = resumed_language_options(replace(saved, data=_resolved(saved.data)), options)
         if (resume / RESULT_FILE).exists():
-            raise UserError(f"{resume} has finished: its result is in {RESULT_FILE}; start anew")
+            raise UserError(f"{resume} has finished (see {RESULT_FILE}): start a new run")
     return run_language_model(options, resume)
 
 
@@ -124,7 +124,7 @@ def _layout(core: str) -> HelpLayout:
 
 
 def _resolved(data: str | None) -> str | None:
-    """Make paths absolute: a run may be resumed from another folder."""
+    """Make the path absolute: a run may be resumed from another folder."""
     if data is None or data == PYTHON_DOCS:
         return data
     return str(expanded(data).resolve())

@@ -1,4 +1,4 @@
-"""The command lines that use a trained language model: evaluate, generate, export."""
+"""The command lines for using a trained language model: evaluate, generate, export."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,29 +34,29 @@ from fastweights.tasks.language_model import Sampling
 
 @dataclass(frozen=True, kw_only=True)
 class Which:
-    """A language model, and its memory if that has a module to import."""
+    """A language model, and its memory if this is in a module to import."""
 
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Run folder (its best weights are taken), checkpoint, or exported folder."""
+    """Run folder (its best weights), checkpoint or exported folder."""
     core: str | None = None
-    """Memory in a module (my_module:name), which is then imported. Required for models with one."""
+    """Memory from your own module (my_module:name), to be imported. Required for such models."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Where(Which):
-    """A language model, and the device that computes it."""
+    """A language model, and the device to run it on."""
 
     device: str = "auto"
     """Device: auto (a CUDA GPU if there is one), cpu, cuda, cuda:1, mps."""
     num_threads: int = 0
-    """Number of CPU threads; 0: one per core."""
+    """Number of CPU threads; 0: one per CPU core."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions(LanguageEvaluation, Where):
-    """Measure a language model on held-out text: sliding windows, full context, by position.
+    """Evaluate a language model on held-out text: sliding windows, full context, by position.
 
-    Writes RUN/evaluations/*.json and, with --by-position, a picture.
+    Writes RUN/evaluations/*.json and, with --by-position, a figure.
     """
 
 
@@ -67,17 +67,17 @@ class WriteOptions(Sampling, Where):
     prompt: str = ""
     """Text to continue (default: the start of a line)."""
     length: int = 200
-    """Number of tokens to write; 0: no limit, until Ctrl-C."""
+    """Number of tokens to generate; 0: no limit, until Ctrl-C."""
     seed: int = 1
-    """Seed of the drawn tokens."""
+    """Seed for sampling the tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportOptions(Which):
-    """Write a language model as safetensors, with its vocabulary, options and a model card."""
+    """Export a language model to safetensors, with its vocabulary, options and a model card."""
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
-    """Folder to write into."""
+    """Output folder."""
 
 
 def evaluate(arguments: Sequence[str]) -> int:
@@ -120,7 +120,7 @@ def export(arguments: Sequence[str]) -> int:
     write_export(saved.payload, saved.vocabulary, folder, saved.results())
     own = core_arguments(saved.options.core)
     command = typed_command(LANGUAGE_COMMAND, "generate", folder, *own)
-    print(f"exported: {folder}\nto let it write:\n  {command} --prompt ...")
+    print(f"exported: {folder}\nto generate text:\n  {command} --prompt ...")
     return 0
 
 

@@ -5,7 +5,6 @@ import io
 import os
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import fields
@@ -18,6 +17,7 @@ from fastweights.host import (
     HELP_ALL,
     HelpLayout,
     UserError,
+    check_given_once,
     did_you_mean,
     flag,
     flags,
@@ -36,14 +36,14 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, description: str | None, prog: str | None = None) -> None:
         layout = argparse.RawDescriptionHelpFormatter
         super().__init__(prog=prog, description=description, formatter_class=layout)
-        # As other commands have it.
+        # For consistency with the other commands.
         self.add_argument(HELP_ALL, action="help", help=argparse.SUPPRESS)
 
     def error(self, message: str) -> NoReturn:
         """Raise a one-line `UserError` with the nearest known flag."""
         _, _, unknown = message.partition("unrecognized arguments: ")
         hint = did_you_mean(unknown.partition(" ")[0], self._option_string_actions)
-        raise UserError(f"{message.removeprefix('argument ')}{hint} (--help says more)")
+        raise UserError(f"{message.removeprefix('argument ')}{hint} (see --help)")
 
 
 def typed_options(
@@ -56,19 +56,16 @@ def typed_options(
 
     Args:
         kind: the dataclass.
-        arguments: the words typed after the command's name; None: this process's.
-        layout: of `--help`, which describes every option unless this says otherwise.
-        of_tyro: what else `tyro.cli` takes.
+        arguments: the arguments after the command's name; None: this process's.
+        layout: layout of `--help`; by default, `--help` describes every option.
+        of_tyro: further arguments of `tyro.cli`.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
+    check_given_once(list_fields(kind), words)
     if asked := help_asked_for(words):
         screen, full = layout or HelpLayout(), asked == HELP_ALL
         _print(help_text(kind, screen, full, registry=_REGISTRY, **of_tyro))
         raise SystemExit(0)
-    typed = Counter(word.partition("=")[0].replace("_", "-") for word in words)
-    for name in map(flag, list_fields(kind)):
-        if typed[name] > 1:
-            raise UserError(f"{name} is given {typed[name]} times: give all its values after one")
     with _one_line():
         return tyro.cli(kind, args=words, registry=_REGISTRY, **of_tyro)
 
@@ -95,9 +92,9 @@ def changed_fields(options: Any) -> list[str]:
 
 
 def check_unchanged(options: Any, by: str) -> None:
-    """Raise `UserError` if a field differs from its default: it belongs to the flag `by` only."""
+    """Raise `UserError` if a field differs from its default: it applies to the flag `by` only."""
     if given := changed_fields(options):
-        raise UserError(f"{flags(given)} chooses what {by} runs: add {by}, or leave it out")
+        raise UserError(f"{flags(given)} works only with {by}: add {by}, or leave it out")
 
 
 def _print(text: str) -> None:
@@ -134,7 +131,7 @@ def _whole_numbers(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | N
 
 @_REGISTRY.primitive_rule
 def _truth_values(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """Let tyro accept true and false among other choices; plain switches are --x and --no-x."""
+    """Let tyro accept true and false as choices; plain switches are --x and --no-x."""
     if type_info.type is not bool:
         return None
     return PrimitiveConstructorSpec(
@@ -149,7 +146,7 @@ def _truth_values(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | No
 
 @contextmanager
 def _one_line() -> Iterator[None]:
-    """Turn tyro's errors, boxes of many lines, into one-line errors."""
+    """Turn tyro's multi-line error boxes into one-line errors."""
     said = io.StringIO()
     try:
         with redirect_stderr(said):
@@ -157,12 +154,12 @@ def _one_line() -> Iterator[None]:
     except SystemExit as end:
         if end.code != 2:
             raise
-        raise UserError(f"{in_one_line(said.getvalue())} (--help says more)") from None
+        raise UserError(f"{in_one_line(said.getvalue())} (see --help)") from None
     sys.stderr.write(said.getvalue())
 
 
 def in_one_line(box: str) -> str:
-    """Return the error in a box of tyro's in one line, with the flags that it names.
+    """Return the error in one of tyro's boxes as one line, with the flags that it suggests.
 
     ╭─ Unrecognized options ─────────╮
     │ Unrecognized options: --corex  │
@@ -193,16 +190,16 @@ def in_one_line(box: str) -> str:
     # "Error parsing --num-envs: ..." is followed by "--num-envs INT" and its help.
     named, colon, reason = message.removeprefix("Error parsing ").partition(": ")
     if message.startswith("Error parsing ") and not named.startswith("-"):
-        return reason  # of the check of a part of the options, such as "run.learner"
+        return reason  # from the checks of a nested dataclass, such as "run.learner"
     if not (shown and shown[0].startswith(named)):
         return message
-    *_, reason = re.split(r" - <class '\w+'>: ", reason)  # what is optional could be None as well
+    *_, reason = re.split(r" - <class '\w+'>: ", reason)  # optional values could also be None
     return f"{shown[0].replace('{None}|', '')}{colon}{reason}"
 
 
 def _invalid_choice(value: str, flag: str, known: str) -> str:
     allowed = sorted(name for name in re.findall(r"'([^']*)'", known) if name != "None")
-    return f"{flag} {value!r} is none of {', '.join(allowed)}{did_you_mean(value, allowed)}"
+    return f"{flag} {value!r} is not one of {', '.join(allowed)}{did_you_mean(value, allowed)}"
 
 
 _INVALID_CHOICE = re.compile(

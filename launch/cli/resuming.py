@@ -22,14 +22,14 @@ def saved_run(known: argparse.Namespace) -> SavedAgent | None:
     elif path is None:
         return None
     elif known.preset is not None:
-        raise ValueError("--preset and --resume contradict: a resumed run keeps its own options")
+        raise ValueError("--preset contradicts --resume: a resumed run keeps its own options")
     elif not path.is_dir():
         raise ValueError(f"--resume {path}: no such run folder; {runs_near(path)}")
     elif (path / "meta.json").exists() and not holds_checkpoints(path):
         raise ValueError(
-            f"--resume {path}: the run ended before its first checkpoint; to begin it again, add "
+            f"--resume {path}: the run ended before its first checkpoint; to restart it, add "
             f"{shlex.join(['--auto-resume', '--savedir', str(path.parent), '--xpid', path.name])} "
-            "to its own options"
+            "to its original options"
         )
     saved = open_agent(path, env=known.env)
     for warning in saved.warnings:

@@ -1,4 +1,4 @@
-"""The common command line of all sequence tasks: one model, a paper's table, or the data."""
+"""The command line that all sequence tasks share: one model, a paper's table, or the data."""
 
 import argparse
 import sys
@@ -47,36 +47,36 @@ from fastweights.tasks import Task
 
 @dataclass(frozen=True, kw_only=True)
 class SequenceCommand(Generic[Question]):
-    """Train a memory on a sequence task, or rebuild a table of the paper.
+    """Train a memory on a sequence task, or rebuild a table from the paper.
 
-    Options start from a preset and are changed one by one.
+    A preset sets all options; flags override individual ones.
     """
 
     preset: str = "paper"
-    """Set of options: paper (as published) or small (minutes per model on two cores)."""
+    """Set of options: paper (as published) or small (minutes per model on two CPU cores)."""
     resume: Path | None = None
     """Run folder to resume; its options are kept."""
     statistics: bool = False
-    """Show statistics of the sequences beside the paper's, and stop."""
+    """Show statistics of the sequences next to the paper's, then exit."""
     export: Path | None = None
-    """Folder to write the sequences into as token files (train.src, train.tgt, ...), and stop."""
+    """Write the sequences to this folder as token files (train.src, train.tgt, ...), then exit."""
     table: int | None = None
-    """Number of the paper's table to write, after training the runs that it lacks: 2, 5 or 6 of
-    code_execution, 2 or 7 of list_ops, 1 or 2 of formal_language."""
+    """Number of the paper's table to write, after training any missing runs: 2, 5 or 6 for
+    code_execution, 2 or 7 for list_ops, 1 or 2 for formal_language."""
     of_table: tyro.conf.OmitArgPrefixes[SequenceTableOptions]
     run: Annotated[SequenceOptions[Question], tyro.conf.arg(name="")]
 
     def instead(self, given: Mapping[str, Any]) -> int | None:
-        """Do what was asked for instead of training and return the exit code; None for training.
+        """Do the requested task instead of training and return the exit code; None to train.
 
-        `given`: the options of training that were given, by the names of their flags.
+        `given`: the training options that were given, by flag name.
         """
         return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """The tasks that one command trains on, and the text of its `--help`."""
+    """The tasks of one command, and its `--help` text."""
 
     tasks: Mapping[str, type[Task]]
     description: str
@@ -95,7 +95,7 @@ class Family:
         return next(iter(self.tasks.values()))
 
     def task(self, name: str | None) -> type[Task]:
-        """Return the task of this name, or the first; raise `ValueError` for an unknown name."""
+        """Return the task of this name, by default the first; `ValueError` for an unknown name."""
         if name is not None and name not in self.tasks:
             raise ValueError(unknown_name("task", name, self.tasks))
         return self.tasks[name] if name else self._first
@@ -107,10 +107,10 @@ class Family:
 
 
 def command(task: type[Task], description: str, example: str) -> Callable[..., int]:
-    """Return the command of one task, which parses words and returns the exit code.
+    """Return the command of one task, which parses arguments and returns the exit code.
 
-    It parses this process's words by default. Its `--help` begins with `description` and has
-    `example` among others.
+    By default it parses this process's arguments. Its `--help` begins with `description` and
+    includes `example`.
     """
     family = Family(tasks={task.name: task}, description=description, example=example)
     return command_of(family)
@@ -126,7 +126,7 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
     with user_input():
         known = _peek(arguments, family)
         if known.resume and known.preset:
-            raise ValueError("--preset and --resume contradict: a resumed run keeps its options")
+            raise ValueError("--preset contradicts --resume: a resumed run keeps its options")
         resume = known.resume and resolved_run(known.resume)
         saved = saved_sequence_options(resume, family.command) if resume else None
         task = type(saved.task) if saved and not known.task else family.task(known.task)
@@ -150,7 +150,7 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
         if saved:
             check_kept(differing_learning_options(saved, asked.run))
         if asked.statistics and asked.export:
-            raise ValueError("--statistics and --export exclude each other")
+            raise ValueError("--statistics and --export cannot be used together")
     default = sequence_preset(name, "delta_net", task())
     given = _given(asked, known, default)
     if (code := asked.instead(given)) is not None:
@@ -182,9 +182,9 @@ def _peek(arguments: Sequence[str], family: Family) -> argparse.Namespace:
 def _given(
     asked: SequenceCommand, known: argparse.Namespace, default: SequenceOptions
 ) -> dict[str, Any]:
-    """Return the options of training that were given, by the names of their flags.
+    """Return the training options that were given, by flag name.
 
-    Those that select what is trained are alone: a core, a task and a run change other options.
+    Options that select what to train (core, task, run) are returned alone: they change others.
     """
     which = {"core": known.core, "task": known.task, "resume": known.resume}
     which |= {"statistics": asked.statistics, "export": asked.export}
@@ -193,12 +193,11 @@ def _given(
 
 
 def _of_cells(given: Mapping[str, Any], taken: Sequence[str]) -> dict[str, Any]:
-    """Return what a table's cells take from the command line; refuse other options."""
+    """Return the options that a table's cells take from the command line; reject all others."""
     if refused := [name for name in given if name not in taken]:
         raise UserError(
-            f"{flags(refused)} cannot go with --table, whose runs have the preset's options; "
-            f"they take {flags(taken)}, and --only, --settings, --seeds and --runs say which and "
-            "where"
+            f"{flags(refused)} cannot be used with --table, whose runs use a preset's options; "
+            f"it takes {flags(taken)}, and --only, --settings, --seeds and --runs"
         )
     if "data" in given:
         return {**given, "data": expanded(given["data"]).resolve()}

@@ -1,4 +1,4 @@
-"""The `--help` screen of the sequence tasks' commands."""
+"""The `--help` screen of the sequence-task commands."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -9,9 +9,9 @@ from fastweights.host import HelpLayout
 from fastweights.kernels import BACKENDS
 from fastweights.tasks import Task, TrainerConfig
 
-# What `--help` describes, after the task's own options; the chosen core's options follow.
+# Options that `--help` describes after the task's own; the chosen core's options follow.
 FIRST = ("core", "preset", "epochs", "seed", "resume", "table", "statistics", "trace")
-# By the folder that uses them; an option that is not here is about the run.
+# Grouped by the folder that uses them; options not listed here belong to the run.
 GROUPS = {
     "Memory (cores/)": ("core", "core_*", "embedding", "decoder", "dropout", "kernels"),
     "Sequences and trainer (tasks/)": (
@@ -36,9 +36,9 @@ For example:
     {command} {example}
     {command} --resume runs/latest
     {command} --table {table} --preset small      all models, three seeds
-    {command} --statistics                  what the sequences are like
+    {command} --statistics                  statistics of the sequences
 
-Options start from a preset and are changed one by one; docs/tasks.md has more."""
+A preset sets all options; flags override individual ones. See docs/tasks.md."""
 
 
 def layout(task: type[Task], core: str, tasks: Mapping[str, type[Task]]) -> HelpLayout:

@@ -1,10 +1,10 @@
-"""TorchBeast's flags on this command line: same meaning, other name, or no meaning here."""
+"""TorchBeast's flags on this command line: with the same name, renamed, or without equivalent."""
 
 from collections.abc import Sequence
 
 from fastweights.host import UserError, typed_command
 
-# Flags whose value carries over under another name (those with the same name need no entry).
+# Flags that have another name here (flags with the same name need no entry).
 RENAMED = {
     "num_layers": "core-layers",
     "hidden_size": "core-width",
@@ -12,9 +12,9 @@ RENAMED = {
     "dim_ff": "core-feedforward",
     "max_learner_queue_size": "queue-size",
 }
-# Flags without a value, and what they stand for.
+# Flags without a value, and their equivalents.
 SWITCHES = {"disable_cuda": ("--device", "cpu"), "use_lstm": ("--core", "lstm")}
-# Flags that tune machinery which this schedule does not have; each takes a value.
+# Flags for mechanisms that do not exist here; each takes a value.
 WITHOUT_MEANING = (
     "mode",
     "num_buffers",
@@ -41,8 +41,8 @@ def translate(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             if name == "mode" and value != "train":
                 given = "--mode" if value is None else f"--mode {value}"
                 raise UserError(
-                    f"{given}: this command trains; {typed_command('evaluate')} RUN plays "
-                    f"test games, {typed_command('watch')} RUN shows one"
+                    f"{given}: this command only trains; {typed_command('evaluate')} RUN plays "
+                    f"test games, {typed_command('watch')} RUN films one"
                 )
             ignored.append(f"--{name}")
         else:
@@ -51,7 +51,7 @@ def translate(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _split_equals(arguments: Sequence[str]) -> list[str]:
-    """Split `--flag=value` into two arguments; `name=value` values stay."""
+    """Split `--flag=value` into two arguments; leave `name=value` values as they are."""
     parts: list[str] = []
     for argument in arguments:
         if argument.startswith("--") and "=" in argument:

@@ -112,7 +112,7 @@ def test_what_was_not_recorded_is_refused(other, by_hand):
     act(frame, reward, is_first, action, state)
     if "count" in other:
         frame = frame[:, : other["count"]]
-    with pytest.raises(ValueError, match="the recorded step takes"):
+    with pytest.raises(ValueError, match="the recorded step expects"):
         act(frame.to(other.get("dtype")), reward, is_first, action, state)
 
 
@@ -166,5 +166,7 @@ def test_a_step_that_waits_for_the_gpu_cannot_be_recorded():
     """Run it in a separate process, because a failed recording leaves CUDA in an error state."""
     ran = subprocess.run([sys.executable, "-c", WAITS], capture_output=True, text=True)
     said, same_stream = ran.stdout.splitlines()
-    assert said.startswith("the acting step cannot be a CUDA graph: ") and "captur" in said
+    assert (
+        said.startswith("the acting step cannot be recorded as a CUDA graph: ") and "captur" in said
+    )
     assert same_stream == "True"

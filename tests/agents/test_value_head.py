@@ -119,5 +119,5 @@ def test_a_refused_batch_leaves_the_unit(reward):
 
 
 def test_a_network_with_a_fixed_unit_is_refused():
-    with pytest.raises(ValueError, match="needs a network whose configuration has it"):
+    with pytest.raises(ValueError, match="must also be set in the network's configuration"):
         Learner(network(), LearnerConfig(objective="ppo", normalize_values=True))

@@ -29,7 +29,7 @@ ABOVE = "must be above 0 and finite, not"
     ("command", "arguments", "says"),
     [
         (builds, "--rounds 0", f"--rounds {ABOVE} 0"),
-        (builds, "--rounds many", "--rounds: invalid int value: 'many' (--help says more)"),
+        (builds, "--rounds many", "--rounds: invalid int value: 'many' (see --help)"),
         (convolutions, "--rounds 0", f"--rounds {ABOVE} 0"),
         (convolutions, "--device cuda", "--device: invalid choice: 'cuda'"),
         (cores, "--seconds 0", f"--seconds {ABOVE} 0"),
@@ -73,7 +73,7 @@ ABOVE = "must be above 0 and finite, not"
         (training, "--env Qbrt", "did you mean Qbert"),
         (t_maze, "--seeds x", "--seeds: must be a whole number"),
         *(
-            (command, "--nonsense", "unrecognized arguments: --nonsense (--help says more)")
+            (command, "--nonsense", "unrecognized arguments: --nonsense (see --help)")
             for command in (cores, distributed, kernels, scaling, sequences, soak, stems, training)
         ),
     ],

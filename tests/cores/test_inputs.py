@@ -76,7 +76,7 @@ def test_a_wrong_kind_of_input_or_state_is_named(name):
     for other, said in ((None, "not None"), (x, "not Tensor"), ([1], "not list")):
         message = refused(core, x, other, first)
         assert "state must be " in message and said in message
-        assert message.endswith("; initial_state(2) makes a fresh one")
+        assert message.endswith("; initial_state(2) creates a fresh state")
 
 
 @pytest.mark.parametrize("name", [name for name in CORES if not name.startswith("feedforward")])
@@ -84,7 +84,7 @@ def test_a_state_of_another_batch_or_size_is_named(name):
     core, x, first = small(name), torch.randn(T, B, D), torch.zeros(T, B, dtype=torch.bool)
     message = refused(core, x, core.initial_state(B + 1), first)
     assert "must be a tensor of shape [2, " in message and "not of shape [3, " in message
-    with pytest.raises(ValueError, match=r"of shape \[2, .* not of shape \[1, .*\(2\) makes"):
+    with pytest.raises(ValueError, match=r"of shape \[2, .* not of shape \[1, .*\(2\) creates"):
         core.step(x[0], core.initial_state(1))  # torch would broadcast it
     larger = SMALL | {"width": 16, "window": 5}
     options = {option: size for option, size in larger.items() if option in CORES[name].options()}

@@ -270,7 +270,7 @@ def test_a_sum_that_may_vanish_divides_nothing(name):
     if (feature_map(name)(torch.tensor([-3.0, 0.1])) > 0).all():
         build()
         return
-    says = f"'{name}' lets vanish; use softmax, elu_sum or elu"
+    says = f"may be 0 with the feature map '{name}'; use softmax, elu_sum or elu"
     with pytest.raises(ValueError, match=says) as error:
         build()
     assert message(error)

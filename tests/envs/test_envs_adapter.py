@@ -303,5 +303,5 @@ def test_what_is_not_installed_is_named_in_one_line(error):
             raise error("Box3D is not installed,\nget it")
 
     gymnasium.registry[SHOW].entry_point = Needy
-    with pytest.raises(ValueError, match="cannot be made here: Box3D is not installed, get it"):
+    with pytest.raises(ValueError, match="cannot be created here: Box3D is not installed, get it"):
         envs.make(SHOW, 2, seed=0)

@@ -325,8 +325,8 @@ def test_a_film_under_other_options_of_the_environment_says_so(trained, tmp_path
         (["{run}", "--frames", "0"], "--frames must be at least 1"),
         (["{run}", "--seconds", "-1"], "--seconds must be above 0"),
         (["{run}", "--protocol", "macho"], "known: full-game"),
-        (["{run}", "--live", "--out", "film.mp4"], "give one of the two"),
-        (["{run}", "--out", "film.avi"], "a film is written as .mp4 or .gif"),
+        (["{run}", "--live", "--out", "film.mp4"], "leave out --live or --out"),
+        (["{run}", "--out", "film.avi"], "must end in .mp4 or .gif"),
         (["{run}", "--out", "nowhere/film.mp4"], "no such folder"),
     ],
 )

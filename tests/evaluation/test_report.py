@@ -156,7 +156,7 @@ def test_what_is_no_run_is_one_line(runs, tmp_path, capsys):
         "unknown core 'mine'": [runs / "rdn-1", "--compare", "mine:lt:x"],
         "unknown core 'rnd'": [runs / "rdn-1", "--compare", "rnd:lt"],
         "at least one run": [],
-        "--out cannot be made": [runs / "rdn-1", "--out", runs / "rdn-1" / "logs.csv" / "report"],
+        "--out cannot be": [runs / "rdn-1", "--out", runs / "rdn-1" / "logs.csv" / "report"],
     }
     for says, arguments in wrong.items():
         assert says in error_of(report.main, arguments, capsys)

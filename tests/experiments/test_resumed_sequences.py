@@ -128,7 +128,7 @@ def test_statistics_are_of_the_run_s_own_sequences_and_stand_alone(tmp_path, cap
     capsys.readouterr()
     for given, says in (
         (["--resume", run, "--statistics", "--train-size", "9"], "--train-size"),
-        (["--statistics", "--export", str(tmp_path / "b")], "exclude each other"),
+        (["--statistics", "--export", str(tmp_path / "b")], "cannot be used together"),
     ):
         with pytest.raises(SystemExit, match="2"):
             list_ops.main(given)

@@ -194,7 +194,7 @@ def error_of(main, arguments, capsys) -> str:
         (code_execution.main, ["--xpid", ""], "--xpid '' cannot name a folder"),
         (code_execution.main, ["--data", __file__], "choose a --data"),
         (code_execution.main, ["--data", "/proc/nowhere"], "choose a --data"),
-        (code_execution.main, ["--seeds", "4"], "--seeds chooses what --table runs"),
+        (code_execution.main, ["--seeds", "4"], "--seeds works only with --table"),
         (list_ops.main, ["--legacy-selection"], "--legacy-selection is for formal languages"),
         (list_ops.main, ["--resume", "nowhere"], "nowhere holds no run"),
         (list_ops.main, ["--resume", "nowhere", "--preset", "small"], "contradict"),
@@ -229,12 +229,12 @@ def test_kernels_that_cannot_be_are_one_line(arguments, says, tmp_path, capsys):
         (list_ops.main, ["--epochs-at-most", "0"], "--epochs-at-most must be at least 1"),
         (list_ops.main, ["--device", "cuda:99"], "CUDA devices here"),
         (list_ops.main, ["--data", "x"], "--data holds the sequences of one setting"),
-        (list_ops.main, ["--core", "delta_net"], "--core cannot go with --table"),
-        (list_ops.main, ["--train-size", "9", "--seed", "2"], "--seed, --train-size cannot go"),
-        (list_ops.main, ["--clip", "1"], "they take --device, --kernels, --data, and --only"),
+        (list_ops.main, ["--core", "delta_net"], "--core cannot be used with --table"),
+        (list_ops.main, ["--train-size", "9", "--seed", "2"], "--seed, --train-size cannot be"),
+        (list_ops.main, ["--clip", "1"], "it takes --device, --kernels, --data, and --only"),
         (code_execution.main, ["--variables", "5"], "--data, --legacy-conditional-assign, and"),
-        (list_ops.main, ["--savedir", "x"], "--savedir cannot go with --table"),
-        (list_ops.main, ["--statistics"], "--statistics cannot go with --table"),
+        (list_ops.main, ["--savedir", "x"], "--savedir cannot be used with --table"),
+        (list_ops.main, ["--statistics"], "--statistics cannot be used with --table"),
     ],
 )
 def test_what_no_table_can_have_is_one_line(main, arguments, says, tmp_path, capsys):
@@ -319,7 +319,7 @@ def test_a_finished_run_is_not_resumed(finished, capsys):
 
 def test_a_table_is_no_resumed_run(finished, capsys):
     line = error_of(list_ops.main, ["--table", "2", "--resume", finished], capsys)
-    assert "--resume cannot go with --table" in line
+    assert "--resume cannot be used with --table" in line
 
 
 @pytest.mark.parametrize(

@@ -317,7 +317,7 @@ def test_a_failed_run_is_a_gap_and_the_others_go_on(asked, capsys):
 
 @pytest.mark.parametrize("flag", ["runs", "out"])
 def test_an_impossible_folder_is_an_error_before_training(asked, flag):
-    with pytest.raises(UserError, match=f"--{flag} cannot be made: {__file__}"):
+    with pytest.raises(UserError, match=f"--{flag} cannot be created: {__file__}"):
         make_sequence_table("list_ops", 2, "tiny", replace(asked, **{flag: Path(__file__)}))
 
 

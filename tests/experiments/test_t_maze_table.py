@@ -145,4 +145,4 @@ def test_nothing_is_asked_for_twice(twice, tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
         t_maze.main([*twice, "--runs", str(tmp_path)])
     assert stopped.value.code == 2
-    assert capsys.readouterr().err == f"error: {twice[0]} takes each of its values once\n"
+    assert capsys.readouterr().err == f"error: {twice[0]} has the same value twice\n"

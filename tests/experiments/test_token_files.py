@@ -168,7 +168,7 @@ def test_a_run_learns_from_files(tmp_path, capsys):
     given = ["--preset", "small", "--core", "lstm", "--epochs", "1", "--num-threads", "1"]
     where = ["--files", tmp_path / "files", "--savedir", tmp_path, "--xpid", "a", "--statements", 4]
     said = error_of(code_execution.main, [*given, *where, "--train-size", 30], capsys)
-    assert "--train-size cannot go with --files, of which all sequences are read" in said
+    assert "--train-size cannot be used with --files, which are always read whole" in said
     assert code_execution.main([*given, *map(str, where), "--variables", "3"]) == 0
     assert not (tmp_path / "data").exists()
     stored = read_meta(tmp_path / "a")["args"]

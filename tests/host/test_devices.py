@@ -98,7 +98,7 @@ def test_the_tests_fix_what_auto_is_in_the_processes_that_they_start_too():
 @pytest.mark.parametrize(
     ("variable", "value", "said"),
     [
-        ("PRECISION", "half", "'half' is none of auto, float32, bfloat16"),
+        ("PRECISION", "half", "'half' is not one of auto, float32, bfloat16"),
         ("CPUS", "many", "must be a number from 1 to 4096, not 'many'"),
         ("CPUS", "0", "must be a number from 1 to 4096, not '0'"),
         ("CPUS", "-2", "must be a number from 1 to 4096, not '-2'"),
@@ -142,7 +142,7 @@ def test_a_run_computes_float32_in_float32(schedule, same_bits, monkeypatch):
 def test_lockstep_has_one_device(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     options = RunOptions(device="cpu", schedule="lockstep", actor_device="cuda:0")
-    with pytest.raises(ValueError, match="leave both out, or --schedule asynchronous"):
+    with pytest.raises(ValueError, match="leave both out, or use --schedule asynchronous"):
         plan_of(options)
 
 

@@ -142,7 +142,7 @@ def test_a_compressed_archive_is_not_unpacked(run, tmp_path):
 
 def test_a_file_cannot_ask_for_a_network_larger_than_its_weights(run):
     change(run, lambda content: content["network"].update(frame_shape=[2**40]))
-    with pytest.raises(CheckpointError, match="are not those of its network"):
+    with pytest.raises(CheckpointError, match="do not fit its network"):
         open_agent(run)
 
 
@@ -178,7 +178,7 @@ def wrong_shape(content: dict) -> None:
     ("edit", "says"),
     [
         (lambda content: content.pop("optimizer_state_dict"), "optimizer_state_dict"),
-        (wrong_shape, "state is that of another network"),
+        (wrong_shape, "state belongs to another network"),
         (lambda content: content["optimizer_state_dict"]["state"].update({0: []}), "'values'"),
         (
             lambda content: content["optimizer_state_dict"]["state"][0].update(square_avg=None),

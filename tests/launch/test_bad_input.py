@@ -50,9 +50,9 @@ def half_trained(tmp_path, monkeypatch):
         (atari, ["--core-width", "x"], "error: --core-width INT: must be a whole number"),
         (atari, ["--num-envs"], "error: Missing value for argument '--num-envs'."),
         (atari, ["--unrol-length", "5"], "--unrol-length, 5: did you mean --unroll-length INT?"),
-        (atari, ["Qbert"], "error: Unrecognized options: Qbert (--help says more)"),
+        (atari, ["Qbert"], "error: Unrecognized options: Qbert (see --help)"),
         (list_ops, ["--depth", "ten"], "error: --depth INT: must be a whole number"),
-        (t_maze, ["--coers", "rdn"], "--coers rdn; did you mean --cores? (--help says more)"),
+        (t_maze, ["--coers", "rdn"], "--coers rdn; did you mean --cores? (see --help)"),
         (watch, [], "error: Missing from python launch/watch.py: PATH Run folder"),
     ],
 )
@@ -91,7 +91,7 @@ def test_help_is_help(capsys):
         (["--env", "Pendulum-v1"], "which are continuous: an agent here chooses"),
         (["--env", "Pong", "--env-options", "flicker=1.5"], "flicker must be from 0 to 1"),
         (["--env", "Catch", "--env-options", "flicker=0.5"], "Catch does not take the options"),
-        (["--feed-last-action", "maybe"], "'maybe' is none of auto, false, true"),
+        (["--feed-last-action", "maybe"], "'maybe' is not one of auto, false, true"),
         (["--core", "rnd"], "known: feedforward, feedforward_gated, cnn, elman, gru, lstm"),
         (["--core", "rnd"], "did you mean rdn?"),
         (["--core", "Delta-Net"], "did you mean delta_net?"),
@@ -106,9 +106,9 @@ def test_help_is_help(capsys):
         (["--env", "TMaze", "--env-options", "coridor=3"], "did you mean corridor?"),
         (
             ["--env-options", "sticky=0.25", "--env_options=frame_stack=1"],
-            "error: --env-options is given 2 times: give all its values after one",
+            "error: --env-options is given 2 times: list all values after one --env-options",
         ),
-        (["--env", "Catch", "--core-width", "90000"], "GB of memory to be trained, and cpu has"),
+        (["--env", "Catch", "--core-width", "90000"], "GB of memory, and cpu has"),
         (["--env", "Catch", "--core", "lstm", "--core-width", "90000"], "needs at least 390 GB"),
         (["--env", "Combat"], "Combat takes two players or more"),
         (["--env", "MiniGrid-MemoryS7-v0"], "pip install minigrid"),
@@ -138,18 +138,18 @@ def test_help_is_help(capsys):
         (["--discounting", "1.5"], "[0, 1]"),
         (["--auto-resume", "--xpid", ""], "--xpid needs a name"),
         (["--epochs", "0"], "--epochs must be at least 1"),
-        (["--minibatches", "5"], "does not divide --batch-size 32: every minibatch has as many"),
+        (["--minibatches", "5"], "does not divide --batch-size 32: all minibatches have"),
         (["--minibatches", "24"], "try --minibatches 8"),
         (["--preset", "quick", "--clip-range", "1"], "--clip-range must lie in (0, 1), not 1"),
         (["--preset", "quick", "--gae-lambda", "1.1"], "--gae-lambda must lie in [0, 1]"),
         (["--preset", "quick", "--kl-limit", "0"], "error: --kl-limit must be above 0, not 0"),
-        (["--kl-limit", "0.02"], "add --epochs or --minibatches, or leave it out"),
+        (["--kl-limit", "0.02"], "add --epochs or --minibatches, or leave --kl-limit out"),
         (["--baseline-cost", "-1"], "--baseline-cost must be at least 0, not -1.0"),
         (["--gae-lambda", "0.9"], "leave --gae-lambda out, or --objective ppo"),
         (["--objective", "appo", "--gae-lambda", "0.9"], "and the objective is appo"),
         (["--adam-beta1", "0.8"], "leave --adam-beta1 out, or --optimizer adam"),
         (["--preset", "quick", "--alpha", "0.9"], "--alpha belongs to --optimizer rmsprop"),
-        (["--objective", "impala"], "'impala' is none of appo, ppo, vtrace"),
+        (["--objective", "impala"], "'impala' is not one of appo, ppo, vtrace"),
         (["--value-scale", "1e-23"], "--value-scale must lie in [1e-9, 1e9], not 1e-23"),
         (["--alpha", "2"], "--alpha must lie in [0, 1], not 2"),
         (["--learning-rate", "inf"], "--learning-rate must be finite"),
@@ -167,8 +167,8 @@ def test_help_is_help(capsys):
         (["--evaluate-episodes", "-1"], "--evaluate-episodes must be at least 0"),
         (["--device", "gpu"], "auto, cpu, cuda"),
         (["--cuda-graphs", "--device", "cpu"], "chosen on a CUDA GPU, not on cpu: leave it out"),
-        (["--learner-device", "gpu"], "--learner-device 'gpu' is none of auto, cpu, cuda"),
-        (["--device", "meta"], "--device 'meta' is none of auto, cpu, cuda"),
+        (["--learner-device", "gpu"], "--learner-device 'gpu' is not one of auto, cpu, cuda"),
+        (["--device", "meta"], "--device 'meta' is not one of auto, cpu, cuda"),
         (["--actor-gpus", "0.5"], "leave --actor-gpus out, or --engine ray"),
         (["--env-groups", "0"], "--env-groups must be at least 1"),
         (["--queue-size", "-1"], "--queue-size must be at least 0"),
@@ -238,7 +238,7 @@ def test_training_refuses_to_overwrite_a_run_before_it_makes_a_game(trained, mon
 def test_a_resumed_run_stays_where_it_is(trained, tmp_path, capsys):
     for elsewhere in (["--xpid", "b"], ["--savedir", tmp_path]):
         line = error_of(atari.main, ["--resume", trained, *elsewhere], capsys)
-        assert "a resumed run stays where it is" in line
+        assert "a resumed run stays in its folder" in line
 
 
 def test_unknown_home_folders_are_one_line(trained, capsys):
@@ -318,7 +318,7 @@ def test_evaluate_refuses_a_truncated_checkpoint(trained, tmp_path, capsys):
         (["{run}", "--protocol", "machao"], "machado, noop30, trained; did you mean machado?"),
         (["{run}", "--protocol", "traind"], "did you mean trained?"),
         (["{run}", "--clip-seconds", "0"], "above 0"),
-        (["{run}", "--env", "TMaze"], "was trained on Catch, and --env says TMaze"),
+        (["{run}", "--env", "TMaze"], "was trained on Catch, not on --env TMaze"),
         (["{run}", "--env", "Cach"], "did you mean Catch"),
     ],
 )
@@ -330,7 +330,7 @@ def test_evaluate_refuses(arguments, says, trained, capsys):
 @pytest.mark.parametrize("command", [watch, replay])
 def test_an_agent_plays_the_game_that_it_was_trained_on(command, trained, capsys):
     line = error_of(command.main, [trained, "--env", "TMaze"], capsys)
-    assert "was trained on Catch, and --env says TMaze" in line
+    assert "was trained on Catch, not on --env TMaze" in line
 
 
 def test_the_agents_game_may_be_named_in_another_spelling(trained):

@@ -31,7 +31,7 @@ CORE = "users_memory:fading"
 NAMED = ("--core", CORE)
 SHORT = ("--total-steps", 60, "--core-width", 8)
 FEW = ("--episodes", "2", "--repeats", "1", "--num-threads", "1", "--no-clip")
-ADVICE = f"is in a module, which would be imported: if you trust that, add --core {CORE}"
+ADVICE = f"is in a module that would be imported: if you trust it, add --core {CORE}"
 SOURCE = """
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,7 +150,7 @@ def test_a_file_alone_imports_nothing(another_process, capsys):
     assert open_agent(Path("runs/a"), core=CORE).network.core.rate == 0.5
     assert imported().exists()
     said = error_of(evaluate.main, capsys, "runs/a", "--core", "users_memory:slow")
-    assert f"the memory is {CORE}, and --core says users_memory:slow" in said
+    assert f"the memory is {CORE}, not --core users_memory:slow" in said
 
 
 def test_agents_with_different_memories_are_compared(another_process, capsys):
@@ -188,7 +188,7 @@ def test_a_formal_language(another_process, capsys):
     said = error_of(formal_language.main, capsys, "--resume", "runs/a", *NAMED)
     assert "runs/a has finished" in said
     assert formal_language.main([*traced, *NAMED]) == 0
-    assert "--core cannot go with --trace" in error_of(
+    assert "--core cannot be used with --trace" in error_of(
         formal_language.main, capsys, *traced, "--core", "rdn"
     )
 
@@ -210,10 +210,10 @@ def test_a_language_model(another_process, capsys):
         ("no_such_memory:fading", "No module named 'no_such_memory'; it is looked for among inst"),
         (".users_memory:fading", "begins with a dot: give my_module:name"),
         (":fading", "the module of ':fading' has no name: give my_module:name"),
-        ("users_memory:fadin", "is not there: name a CoreKind, as `alone` and `stacked` of fast"),
+        ("users_memory:fadin", "is not there: it must be a CoreKind, as built by `alone` and"),
         ("users_memory:fadin", "has fading, slow; did you mean fading?"),
-        ("users_memory:Fading", "is the class Fading: name a CoreKind"),
-        ("users_memory:torch", "is a module: name a CoreKind"),
+        ("users_memory:Fading", "is the class Fading: it must be a CoreKind"),
+        ("users_memory:torch", "is a module: it must be a CoreKind"),
         ("math:fading", "has none"),
         ("fading", "unknown core 'fading'; known: feedforward, "),
         ("fading", "; a core of your own is my_module:name"),
@@ -276,12 +276,12 @@ BROKEN = {
         "return total, S",
         "return total[:, :1], S",
     ),
-    "returns a state that is none: state must be Sum, not Tensor": ("Sum(total)", "total"),
+    "returns an invalid state: state must be Sum, not Tensor": ("Sum(total)", "total"),
     "state.sum must be a tensor of shape [2, 8], not of shape [2, 4]": (
         "Sum(total)",
         "Sum(total[:, :4])",
     ),
-    "changes the state that it is given": (
+    "modifies its state argument": (
         "total = self.rate * state.sum + self.write(x)",
         "total = state.sum.mul_(self.rate).add_(self.write(x)).clone()",
     ),
@@ -294,7 +294,7 @@ BROKEN = {
         "self.write(x)",
         "self.write(x - x.mean(0))",
     ),
-    "must be a dataclass of plain values: dict is no object of a dataclass": (
+    "must be a dataclass of plain values: dict is not an instance of a dataclass": (
         "Sizes())",
         "{'width': 8})",
     ),
@@ -360,8 +360,8 @@ def test_a_module_that_has_changed_is_named(another_process, capsys):
         SOURCE.replace("self.write = nn", "self.more = nn.Linear(1, 1); self.write = nn")
     )
     said = error_of(evaluate.main, capsys, "runs/a", *NAMED)
-    assert f"does not fit {CORE} as it is now: its weights are not those of its network" in said
-    assert "it has no core.more.weight" in said
+    assert f"does not fit the present {CORE}: its weights do not fit its network" in said
+    assert "core.more.weight is missing" in said
     assert "restore the module with which it was trained" in said and "revision" not in said
 
 
@@ -373,7 +373,7 @@ def test_a_file_s_name_is_data(another_process, capsys):
     change_meta(Path("runs/a"), lambda meta: meta["args"].update(core=odd))
     another_process()
     for main in (evaluate.main, replay.main):
-        assert "which would be imported" in error_of(main, capsys, "runs/a")
+        assert "that would be imported" in error_of(main, capsys, "runs/a")
     assert not imported().exists()
 
 

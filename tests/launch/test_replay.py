@@ -90,14 +90,14 @@ def test_a_difference_is_named_by_its_update(copy, name, capsys):
     change_hash(copy, 3, name)
     code, said = replayed(capsys, copy)
     assert code == 1
-    assert said.startswith(f"differs first at update 3, in {name}; no known reason")
+    assert said.startswith(f"first difference: update 3, {name}; no known cause")
     assert replayed(capsys, copy, "--updates", 2)[0] == 0
 
 
 def test_another_seed_differs_from_the_first_rollout_on(copy, capsys):
     change_meta(copy, lambda options: options.update(seed=2))
     code, said = replayed(capsys, copy)
-    assert code == 1 and said.startswith("differs first at update 1, in rollout and weights")
+    assert code == 1 and said.startswith("first difference: update 1, rollout and weights")
 
 
 def test_what_a_gpu_replayed_is_launched_on_a_cpu(copy, capsys):

@@ -72,7 +72,7 @@ def test_what_does_not_fit_on_the_disk_is_one_line_and_leaves_no_folder(trained,
 def test_a_folder_that_cannot_be_made_is_one_line(trained, tmp_path, capsys):
     out = trained / "logs.csv" / "agent"
     said = error_of(export.main, [trained, "--format", "safetensors", "--out", out], capsys)
-    assert f"the export's folder cannot be made: {out.parent}" in said
+    assert f"the export's folder cannot be created: {out.parent}" in said
 
 
 def test_the_card_says_what_it_is_and_what_it_scores(trained, exported):
@@ -179,7 +179,7 @@ def test_games_of_other_weights_are_not_taken_for_the_exported_agent_s(trained, 
     again = ["--format", "safetensors", "--out", str(exported)]
     capsys.readouterr()
     said = error_of(export.main, [str(other / "model.tar"), *again], capsys)
-    assert f"{exported / 'evaluations'} has test games of other weights: move them" in said
+    assert f"{exported / 'evaluations'} holds test games of other weights: move it" in said
     assert (exported / "model.safetensors").read_bytes() == before
 
 

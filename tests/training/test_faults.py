@@ -96,7 +96,7 @@ def test_a_truncated_newest_checkpoint_is_passed_over_and_said_so(happened):
 def test_what_was_learned_before_an_environment_raised_is_saved(schedule, happened):
     case, said = happened.cases[schedule], happened.errors(schedule)
     assert case["code"] == 1
-    assert f"saved at {UPDATE * case['rows']:,} agent steps; --resume goes on there" in said
+    assert f"saved at {UPDATE * case['rows']:,} agent steps; --resume continues from there" in said
     assert "Traceback (most recent call last):" in said
     assert said[-1] == "RuntimeError: the emulator burst"
     assert case["resumed"] == 0 and not happened.errors(f"{schedule}-again")

@@ -72,7 +72,7 @@ def test_a_replay_knows_that_the_other_run_has_trained_on(teacher, tmp_path, cap
     capsys.readouterr()
     assert replay.main([str(tmp_path / "pupil")]) == 1
     said = capsys.readouterr().out
-    assert "differs first at update 1" in said and "known reasons: init_from " in said
+    assert "first difference: update 1" in said and "possible causes: init_from " in said
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_a_replay_knows_that_the_other_run_has_trained_on(teacher, tmp_path, cap
             ["--objective", "ppo", "--normalize-values"],
             "its --normalize-values is False, not True",
         ),
-        (["--env", "Catch"], "has the shape [256, 4], not [256, 50]"),
-        (["--feed-last-action"], "its core.embed.weight has the shape [8, 257], not [8, 260]"),
+        (["--env", "Catch"], "has shape [256, 4], not [256, 50]"),
+        (["--feed-last-action"], "core.embed.weight has shape [8, 257], not [8, 260]"),
         (["--init-from", "nowhere"], "nowhere: "),
     ],
     ids=" ".join,
@@ -108,7 +108,7 @@ def test_a_model_of_sequences_is_no_agent(tmp_path, capsys):
     capsys.readouterr()
     with pytest.raises(SystemExit):
         run(tmp_path / "pupil", "--init-from", str(tmp_path / "lists"))
-    assert "is of a run of" in capsys.readouterr().err
+    assert "belongs to a run of" in capsys.readouterr().err
 
 
 def test_latest_means_the_run_that_is_latest_before_the_new_one(teacher, tmp_path, monkeypatch):

@@ -165,7 +165,7 @@ def test_paths_of_a_state_are_unique():
         ),
         (("--out", "FILE"), "must end in .onnx (without --format safetensors)"),
         (("--out", "agent.pt"), "--out agent.pt must end in .onnx"),
-        (("--format", "pickle"), "is none of onnx, safetensors"),
+        (("--format", "pickle"), "is not one of onnx, safetensors"),
     ],
 )
 def test_bad_input_is_one_line(arguments, says, tmp_path, capsys):

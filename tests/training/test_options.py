@@ -106,7 +106,7 @@ def test_options_newer_than_a_checkpoint_take_their_defaults():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"), [({"colour": 1}, "belong"), ({"env": None}, "missing: env")]
+    ("change", "message"), [({"colour": 1}, "no such options"), ({"env": None}, "missing: env")]
 )
 def test_options_of_something_else_are_refused(change, message):
     flat = {n: v for n, v in (preset("quick", "lstm").to_dict() | change).items() if v is not None}
@@ -235,7 +235,7 @@ def test_the_last_action_can_be_asked_for_or_not(given, fed):
 
 
 def test_the_last_action_is_true_false_or_auto():
-    with pytest.raises(UserError, match="'maybe' is none of auto, false, true"):
+    with pytest.raises(UserError, match="'maybe' is not one of auto, false, true"):
         parsed("--feed-last-action", "maybe")
 
 
@@ -284,7 +284,7 @@ def test_num_actors_are_environments_unless_ray_has_actors_of_its_own():
     assert (resumed.num_envs, changed_flags(ray, resumed)) == (64, [])
     resumed = parse(["--engine", "local", "--num-actors", "64"], ray).run
     assert changed_flags(ray, resumed) == []
-    with pytest.raises(ValueError, match="another name for --num-envs 8"):
+    with pytest.raises(ValueError, match="contradicts --num-envs 8"):
         parsed("--num-actors", "64", "--num-envs", "8")
 
 
@@ -316,7 +316,7 @@ def test_flags_without_a_meaning_here_are_named():
 
 @pytest.mark.parametrize("given", [("--mode", "test"), ("--mode=test_render",), ("--mode",)])
 def test_a_mode_that_does_not_train_is_refused(given):
-    with pytest.raises(UserError, match=r"this command trains; .* RUN plays"):
+    with pytest.raises(UserError, match=r"this command only trains; .* RUN plays"):
         translate([*given])
 
 

@@ -158,8 +158,8 @@ def test_if_one_learner_is_lost_the_others_end_soon_with_a_reason(case, codes, r
     assert runs.codes(case) == codes
     left = codes.index(2)
     said = runs.said(case, left)
-    assert "error: another learner of this run has gone" in said and "Traceback" not in said
-    assert re.search(r"what was noticed here: .*peer", said)
+    assert "error: another learner of this run has ended" in said and "Traceback" not in said
+    assert re.search(r"error seen here: .*peer", said)
     if left == 0:  # two updates were made, and are saved
         assert runs.saved_step(case) == max(runs.logs(case)["step"]) == 80
 
@@ -208,7 +208,7 @@ def test_a_batch_that_is_not_finite_for_one_is_refused_by_all(runs):
 
 def test_diverging_weights_of_learners_are_noticed(runs):
     assert runs.codes("apart") == [1, 1]
-    assert "the learners' weights have come apart" in runs.said("apart", 0)
+    assert "the learners' weights have diverged" in runs.said("apart", 0)
     saved = load_checkpoint(runs.folder / "apart" / "model.tar")["step"]
     assert saved == 0, "weights that differ between learners must not be saved"
 
@@ -246,7 +246,7 @@ def test_each_learner_of_a_machine_takes_its_next_gpu():
     beside = Replicas(rank=3, count=4, local_rank=1, local_count=2)
     assert beside.device(cuda, "--device") == second
     assert beside.device(torch.device("cpu"), "--device") == torch.device("cpu")
-    with pytest.raises(ValueError, match="--device cuda:1 is one GPU for the 2 learners"):
+    with pytest.raises(ValueError, match="--device cuda:1 is a single GPU for the 2 learners"):
         beside.device(second, "--device")
     far = Replicas(rank=1, count=2, local_rank=0, local_count=1)
     assert far.device(cuda, "--device") == torch.device("cuda", 0)

@@ -153,7 +153,8 @@ def test_a_run_without_checkpoint_says_how_to_begin_it_again(tmp_path, monkeypat
     (said,) = capsys.readouterr().err.splitlines()
     start = f"error: --resume {tmp_path / 'job'}: the run ended before its first checkpoint; "
     assert said.startswith(start)
-    added = said.removeprefix(start + "to begin it again, add ").removesuffix(" to its own options")
+    added = said.removeprefix(start + "to restart it, add ")
+    added = added.removesuffix(" to its original options")
     assert train(tmp_path, "job", *options, *added.split()) == 0
 
 

@@ -85,7 +85,7 @@ def test_learners_end_and_save_when_torchrun_is_killed(count, tmp_path):
     wait_for(lambda: saved(run), process)
     process.kill()
     output, _ = process.communicate(timeout=60)  # returns once all learners have closed the pipe
-    assert "the torchrun that started this learner has gone" in output
+    assert "the torchrun that started this learner has ended" in output
     assert load_checkpoint(run / "model.tar")["step"] == max(read_logs(run)["step"])
 
 

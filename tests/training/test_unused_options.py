@@ -37,7 +37,7 @@ def test_every_objective_that_reads_an_option_is_named():
 
 
 def test_an_environment_s_option_is_given_once():
-    with pytest.raises(ValueError, match="--env-options has corridor twice: give it once"):
+    with pytest.raises(ValueError, match="--env-options sets corridor twice: give it once"):
         RunOptions(env="TMaze", env_options=("corridor=3", "corridor=5")).environment_options()
 
 
@@ -64,14 +64,14 @@ def test_every_option_that_is_declared_exists():
 def test_the_command_names_what_it_does_not_use(tmp_path, capsys):
     once = ("--total-steps", 20)
     assert train(tmp_path, "one", "--schedule", "lockstep", "--env-groups", 3, *once) == 0
-    note = "note: --env-groups has no meaning in the lockstep schedule\n"
+    note = "note: --env-groups has no effect in the lockstep schedule\n"
     assert note in capsys.readouterr().err
     assert train(tmp_path, "other", *GROUPS, "--env-groups", 3, *once) == 0
     assert "note:" not in capsys.readouterr().err
     assert train(tmp_path, "more", *GROUPS, "--env-groups", 9, *once) == 0
-    assert "note: --env-groups 9 makes 4 groups, one for each" in capsys.readouterr().err
+    assert "note: --env-groups 9 is reduced to 4 groups, one per" in capsys.readouterr().err
     assert train(tmp_path, "last", "--objective", "ppo", "--bptt", 5, *once, *UNKEPT) == 0
     notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
     assert len(notes) == 3
-    assert notes[0] == "note: --bptt 5 cuts nothing: a rollout has 5 steps"
-    assert "--objective ppo clips nothing" in notes[1] and "after training" in notes[2]
+    assert notes[0] == "note: --bptt 5 has no effect: a rollout has 5 steps"
+    assert "--objective ppo never clips" in notes[1] and "after training" in notes[2]

@@ -1,13 +1,13 @@
-"""A source whose rollouts come from actors in other processes, on this machine or on many.
+"""A source of rollouts from actors in other processes, on one machine or several.
 
     training/ray/worker.py                       training/ray/crew.py      training/loop.py
     actor 0: newest weights, collect, pack ----> unpack, RolloutQueue --> batches, Learner.update
     actor 1: newest weights, collect, pack ---->        ^                        |
                   ^ training/ray/board.py <---------------+--- weights, once ------+
 
-One thread asks actors for rollouts, one ahead for each so that none is idle, and receives them. A
-rollout occupies a slot of `training/schedules/rollout_queue.py` from the request until it is
-learned from.
+One thread requests rollouts from the actors and receives them; each actor has one request in
+advance, so that none is idle. A rollout occupies a slot of `training/schedules/rollout_queue.py`
+from the request until it has been learned from.
 """
 
 import sys
@@ -38,7 +38,7 @@ _PATIENCE = 1.5  # seconds for the thread to stop
 
 
 class RayActors(QueuedSource):
-    """A `Source` with `size` actors, each made from `job(number, incarnation)`.
+    """A `Source` with `size` actors, each created from `job(number, incarnation)`.
 
     Ray reserves `cpus` and `gpus` for each actor.
     """
@@ -75,7 +75,7 @@ class RayActors(QueuedSource):
         self.close()
 
     def close(self) -> None:
-        """End the thread and the session, and with it all actors; see `Source.close`."""
+        """End the thread, the session and thus all actors; see `Source.close`."""
         self.queue.close()
         if self._thread.ident is not None:
             self._thread.join(_PATIENCE)
@@ -118,7 +118,7 @@ class RayActors(QueuedSource):
         except Closed:
             self.crew.end()
         except RayError as error:
-            self.queue.close(SourceFailed(f"Ray is gone: {in_one_line(error)}"))
+            self.queue.close(SourceFailed(f"Ray has ended: {in_one_line(error)}"))
         except BaseException as error:
             self.queue.close(error)
 
@@ -139,7 +139,7 @@ class RayActors(QueuedSource):
         except WireError as error:
             self.queue.release(1)
             self.crew.lost += 1
-            self.crew.replace(member, f"what it sent is no rollout: {error}")
+            self.crew.replace(member, f"its data is not a valid rollout: {error}")
             return
         self.crew.has_delivered(member)
         member.stages.add(delivery.timed)
@@ -148,7 +148,7 @@ class RayActors(QueuedSource):
 
 
 def _start_board() -> ActorHandle:
-    """Start the board beside the learner; if it dies, Ray restarts it for new weights."""
+    """Start the board on the learner's machine; if it dies, Ray restarts it for new weights."""
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
     options = {"num_cpus": 0, "max_restarts": -1, "scheduling_strategy": here}
     return ray.remote(Board).options(**options).remote()

@@ -1,4 +1,4 @@
-"""The board on which actors find the newest weights: one small process without torch."""
+"""The board where actors find the newest weights: a small process without torch."""
 
 from ray import ObjectRef
 

@@ -1,9 +1,9 @@
 """The remote actors of a run: started, asked for rollouts, and replaced when they die.
 
-An actor that Ray cannot place yet waits, and joins when there is room. If an actor's process, node
-or environment dies, its next incarnation replaces it and plays other games. The first replacement
-is immediate; after further failures there is a pause, which doubles each time. Training continues
-with the remaining actors, and ends if all fail.
+An actor that Ray cannot place yet waits, and joins when there are free resources. If an actor's
+process, node or environment dies, its next incarnation replaces it and plays other games. The first
+replacement is immediate; each further failure doubles the pause before the next one. Training
+continues with the remaining actors, and ends if all of them fail.
 """
 
 import re
@@ -24,15 +24,15 @@ from fastweights.training.ray.board import Offer
 from fastweights.training.ray.worker import Timed
 from fastweights.training.schedules.experience import SourceFailed
 
-ASKED_AT_ONCE = 2  # rollouts an actor: the present one and the next, so that it is never idle
-FAILURES_IN_A_ROW = 5  # of one actor; they end the run if no actor delivers meanwhile
+ASKED_AT_ONCE = 2  # rollouts per actor: the current one and the next, so that it is never idle
+FAILURES_IN_A_ROW = 5  # of one actor; these end the run if no actor delivers in the meantime
 PAUSE = 1.0  # seconds before the second replacement in a row; doubles for each further one
 DOUBLINGS = 6  # at most
-_NEWS = 60.0  # seconds without an actor before a note
+_NEWS = 60.0  # seconds without any actor before a note
 
 
 class Delivery(NamedTuple):
-    """A packed rollout (`training/ray/wire.py`), and the times of its stages."""
+    """A packed rollout (`training/ray/wire.py`) and its stage times."""
 
     member: "Member"
     packed: Any
@@ -55,7 +55,7 @@ class Member:
 
     @property
     def is_there(self) -> bool:
-        """Whether the actor can be asked."""
+        """Whether the actor can receive requests."""
         return self.handle is not None and self.joining is None
 
     @property
@@ -65,9 +65,9 @@ class Member:
 
 
 class Crew:
-    """`size` remote actors that `start(number, incarnation)` makes; for one thread.
+    """`size` remote actors, created by `start(number, incarnation)`; for use by one thread.
 
-    `give_back(n)` is called if `n` requested rollouts will not come.
+    `give_back(n)` is called if `n` requested rollouts will not arrive.
     """
 
     def __init__(
@@ -83,26 +83,26 @@ class Crew:
 
     @property
     def stages(self) -> Sequence[Stages]:
-        """The actors' own times, for each member."""
+        """The stage times of each member's actors."""
         return [member.stages for member in self._members]
 
     @property
     def actors(self) -> int:
-        """The number of actors now."""
+        """The current number of actors."""
         return sum(member.is_there for member in self._members)
 
     @property
     def failing(self) -> int:
-        """The number of actors that have failed, without a rollout since."""
+        """The number of actors that have failed and not delivered a rollout since."""
         return sum(member.failures > 0 for member in self._members)
 
     def begin(self) -> None:
-        """Ask Ray for all actors."""
+        """Request all actors from Ray."""
         self._alone_since = time.monotonic()
         self._fill_places()
 
     def who_is_free(self) -> Member | None:
-        """Return the actor with the fewest requests, and of several the one asked longest ago."""
+        """Return the actor with the fewest requests; of several, the one asked least recently."""
         free = [m for m in self._members if m.is_there and len(m.asked) < ASKED_AT_ONCE]
         return min(free, key=lambda member: (len(member.asked), member.last_asked), default=None)
 
@@ -112,10 +112,10 @@ class Crew:
         member.last_asked = time.monotonic()
 
     def deliveries(self, patience: float) -> Iterator[Delivery]:
-        """Yield the rollouts that have come; wait up to `patience` seconds for the next.
+        """Yield the rollouts that have arrived; wait up to `patience` seconds for the next.
 
-        Yields at most one of each actor, so that no actor is passed over when rollouts come faster
-        than they are taken. Raises `SourceFailed`, and an environment's `BrokenEnvironment`.
+        Yields at most one per actor, so that no actor is neglected when rollouts arrive faster than
+        they are taken. Raises `SourceFailed`, and an environment's `BrokenEnvironment`.
         """
         self._fill_places()
         awaited = {member.next: member for member in self._members if member.next}
@@ -133,7 +133,7 @@ class Crew:
                     continue
                 packed, timed = ray.get(member.asked[0])
             except RayTaskError as error:
-                if isinstance(error.cause, BrokenEnvironment):  # another actor would fail alike
+                if isinstance(error.cause, BrokenEnvironment):  # another actor would fail, too
                     raise error.cause from None
                 self.replace(member, in_one_line(error))
                 continue
@@ -152,7 +152,8 @@ class Crew:
     def replace(self, member: Member, reason: str) -> None:
         """Remove a failed member's actor; `deliveries` fills the place after a pause.
 
-        Its first rollout is lost; its others had not begun. Raises `SourceFailed`.
+        The actor's first requested rollout is lost; the others had not started. Raises
+        `SourceFailed`.
         """
         if member.failures == 0:
             member.delivered_before = self._delivered
@@ -165,16 +166,16 @@ class Crew:
         member.handle = member.joining = None
         if member.failures >= FAILURES_IN_A_ROW and self._all_fail_like(member):
             raise SourceFailed(
-                f"actor {member.number} failed {member.failures} times in a row without a "
-                f"rollout, the last time with {reason}"
+                f"actor {member.number} failed {member.failures} times in a row without "
+                f"delivering a rollout, most recently with {reason}"
             )
         pause = PAUSE * 2 ** min(member.failures - 2, DOUBLINGS) if member.failures > 1 else 0.0
         member.due = time.monotonic() + pause
         when = f" in {pause:g} s" if pause else ""
-        print(f"note: actor {member.number} is replaced{when}: {reason}", file=sys.stderr)
+        print(f"note: replacing actor {member.number}{when}: {reason}", file=sys.stderr)
 
     def end(self) -> None:
-        """Kill all actors, also those that Ray could not place."""
+        """Kill all actors, including those that Ray could not place."""
         for member in self._members:
             if member.handle is not None:
                 ray.kill(member.handle)
@@ -187,23 +188,23 @@ class Crew:
                 member.joining = member.handle.join.remote()
 
     def _all_fail_like(self, member: Member) -> bool:
-        """Return whether all have failed, and none delivered since `member` first did."""
+        """Return whether all have failed, and none has delivered since `member` first failed."""
         return self.failing == len(self._members) and self._delivered == member.delivered_before
 
     def _say_where_alone(self) -> None:
-        """Print a note, once, if Ray has no room for any actor."""
+        """Print a note, once, if Ray has no resources for any actor."""
         if self.actors:
             self._alone_since = None
         elif self._alone_since and time.monotonic() - self._alone_since > _NEWS:
             self._alone_since = None
             print(
-                "note: Ray has had no room for any actor yet; `ray status` says what is free",
+                "note: Ray has had no free resources for any actor yet; see `ray status`",
                 file=sys.stderr,
             )
 
 
 def in_one_line(error: RayError) -> str:
-    """Return one line: an actor's own message, or Ray's reason for its end."""
+    """Return one line: the actor's own message, or Ray's reason for its death."""
     own = error.cause if isinstance(error, RayTaskError) else error
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(own)).strip()
     lines = [line.strip()[:250] for line in text.splitlines()] or [type(own).__name__]

@@ -1,12 +1,12 @@
-"""Removal of what a run's own Ray leaves behind, however the run ended.
+"""Clean-up after a run's own Ray, however the run ended.
 
     python training/ray/guard.py FOLDER
 
 Reads standard input until the run closes it; `kill -9` closes it, too. Then it kills every other
-process with an open file in the session's FOLDER, where all of Ray's processes have their output,
-and removes the folder. Ray ends most of its processes with its driver. Its agents stay for a
-minute, and a stopped process for as long as it is stopped. This file uses only the standard
-library, so that it starts at once. On systems without /proc, only the folder is removed.
+process with an open file in the session's FOLDER, where all of Ray's processes write their output,
+and removes the folder. Ray ends most of its processes with its driver, but its agents stay for a
+minute, and a stopped process stays as long as it is stopped. This file uses only the standard
+library, so that it starts quickly. On systems without /proc, only the folder is removed.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _PATIENCE = 10.0  # seconds for a killed process to end
 def main() -> None:
     """Run the command."""
     folder, run = sys.argv[1], os.getppid()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # sent to all processes of a job
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # sent to a job's processes
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.buffer.read()
     deadline = time.monotonic() + _PATIENCE
@@ -48,7 +48,7 @@ def guard(folder: str) -> subprocess.Popen[bytes]:
 
 
 def users(folder: str) -> list[int]:
-    """Return the processes with a file below `folder` open."""
+    """Return the processes that have a file below `folder` open."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/fd/*"):
         with contextlib.suppress(OSError):

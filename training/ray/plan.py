@@ -21,7 +21,7 @@ class RayPlan(Plan):
     """One learner's actors, `size` of them with `each` environments, and its connection to Ray.
 
     Raises:
-        ValueError: Ray is not installed or does not answer, or the numbers do not fit together;
+        ValueError: Ray is not installed or does not answer, or the numbers are inconsistent;
             one line.
     """
 
@@ -30,7 +30,7 @@ class RayPlan(Plan):
 
     def __init__(self, options: RunOptions, replicas: Replicas, devices: Devices):
         if not options.actor_gpus:
-            cpu = torch.device("cpu")  # assumed to be like this machine's
+            cpu = torch.device("cpu")  # assumed to resemble this machine's
             devices = devices._replace(actor=cpu)
         super().__init__(options, replicas, devices)
         asked = options.num_actors and len(replicas.share(options.num_actors, "--num-actors"))
@@ -45,17 +45,17 @@ class RayPlan(Plan):
         self.each = len(self.streams) // self.size
 
     def acts_on_gpu(self, options: RunOptions) -> bool:
-        """Return whether the actors have GPUs, which need not be this machine's."""
+        """Return whether the actors have GPUs, which may be on other machines."""
         return options.actor_gpus > 0
 
     def where(self) -> str:
-        """Return in words how many actors there are, and on what."""
+        """Return, in words, the number of actors and their devices."""
         actors = f"{self.size} Ray actors of {self.each} environments"
         kind = "GPUs" if self.options.actor_gpus else "CPUs"
         return f"{actors} on {kind}, learning on {self.learner}"
 
     def environments(self, step: int) -> Iterator[Environments]:
-        """Make a single environment, for its spaces: the actors have the others."""
+        """Make a single environment, for its spaces; the actors make the others."""
         return self.groups([1], step)
 
     def source(
@@ -94,7 +94,7 @@ class RayPlan(Plan):
         )
 
     def _fitting(self, cpus: int) -> int:
-        """Return the number of actors for so many CPUs: the environments are shared out evenly."""
+        """Return the number of actors for this many CPUs; environments are divided evenly."""
         most = max(1, int(cpus / max(1.0, self.options.actor_cpus)))
         return max(n for n in range(1, most + 1) if len(self.streams) % n == 0)
 
@@ -102,6 +102,6 @@ class RayPlan(Plan):
         here = torch.cuda.device_count()
         if self.size * self.options.actor_gpus > here:
             raise ValueError(
-                f"--actor-gpus {self.options.actor_gpus:g} for each of {self.size} actors is more "
-                f"than the {here} GPUs here: ask for less, or for fewer with --num-actors"
+                f"--actor-gpus {self.options.actor_gpus:g} for each of {self.size} actors exceeds "
+                f"the {here} GPUs here: reduce --actor-gpus or --num-actors"
             )

@@ -1,9 +1,8 @@
-"""Ray for one run: started on this machine for the run alone, or a cluster that it joins.
+"""Ray for one run: started on this machine for this run only, or an existing cluster.
 
-A Ray of the run's own listens on loopback only, with a secret token, no dashboard and no usage
-reports. Its files are in a separate folder under /tmp, and it ends with the run
-(`training/ray/guard.py`). A cluster's Ray is managed by its owner; docs/clusters.md shows how to
-start one.
+A run's own Ray listens on loopback only, with a secret token, no dashboard and no usage reports.
+Its files are in a separate folder under /tmp, and it ends with the run (`training/ray/guard.py`). A
+cluster's Ray is managed by its owner; docs/clusters.md shows how to start one.
 """
 
 import atexit
@@ -24,22 +23,22 @@ import fastweights
 from fastweights.host import one_line
 from fastweights.training.ray.guard import guard
 
-CONNECT_SECONDS = 10.0  # for a cluster to answer
+CONNECT_SECONDS = 10.0  # time limit for a cluster to answer
 _CLOSE_SECONDS = 15.0
 _QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    # Errors of requests to a replaced actor: the reason was printed already.
+    # Errors of requests to a replaced actor: the reason has already been printed.
     "RAY_IGNORE_UNHANDLED_ERRORS": "1",
-    # The actors say themselves which device they use.
+    # The actors choose their devices themselves.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-# Ray replaces 127.0.0.1 by the machine's own address, and listens on all addresses, unless clusters
-# are disabled. The variable's name is Ray's, for systems whose firewalls ask about every port.
+# Unless clusters are disabled, Ray replaces 127.0.0.1 with the machine's own address and listens on
+# all addresses. Ray named the variable after systems whose firewalls ask about every port.
 _ALONE = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_AUTH_MODE": "token",
-    "RAY_AUTH_TOKEN": secrets.token_hex(32),  # read once a process
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),  # read once per process
 }
 
 
@@ -49,7 +48,7 @@ class Session:
     def __init__(self, address: str | None = None, cpus: float = 1.0) -> None:
         """Join the cluster at `address`; None: start Ray here, with `cpus` for actors.
 
-        `auto` is Ray's word for RAY_ADDRESS, or for a Ray of `ray start` on this machine.
+        `auto` means RAY_ADDRESS, or a Ray that `ray start` started on this machine.
 
         Raises:
             ValueError: Ray is not installed, or the cluster does not answer; one line.
@@ -76,10 +75,10 @@ class Session:
     def _init(self, address: str | None, cpus: float) -> None:
         import ray
 
-        ray.shutdown()  # remains of a run that failed before it began in this process
+        ray.shutdown()  # left by a run in this process that failed before it began
         before = signal.getsignal(signal.SIGTERM)
         # Ray's processes inherit this. A batch system signals every process of a job, and a driver
-        # whose Ray has ended dies at once, without saving.
+        # whose Ray has ended dies immediately, without saving.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         try:
             if address is None:
@@ -120,7 +119,7 @@ class Session:
         atexit.unregister(self.close)
         import ray
 
-        with contextlib.suppress(Exception):  # Ray may have ended partly; the guard does the rest
+        with contextlib.suppress(Exception):  # Ray may have half ended; the guard does the rest
             ray.shutdown()
         if self._guard is not None:
             self._guard.stdin.close()
@@ -130,7 +129,7 @@ class Session:
 
 
 def _own_code() -> dict[str, str]:
-    """Return settings with which actors import the code that runs here."""
+    """Return settings that make actors import the code that runs here."""
     found = (str(Path(fastweights.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH"))
     return {"PYTHONPATH": os.pathsep.join(filter(None, found))}
 
@@ -144,7 +143,7 @@ def _set_environment(values: Mapping[str, str | None]) -> None:
 
 
 def _check_address(address: str) -> None:
-    """Raise if no Ray answers: Ray itself would wait for a minute, or end the process."""
+    """Raise if no Ray answers; Ray itself would wait for a minute, or end the process."""
     if address == "auto":
         return
     host, colon, port = address.rpartition(":")
@@ -157,15 +156,15 @@ def _check_address(address: str) -> None:
     if reason:
         raise ValueError(
             f"--ray-address {address}: no Ray answers there ({reason}); start a cluster as "
-            "docs/clusters.md says, or leave the address out for a Ray of this run's own"
+            "docs/clusters.md says, or leave --ray-address out to start a Ray for this run"
         )
 
 
 def _who_answers(host: str, port: int) -> str | None:
     """Return what is wrong with the server there; None if it speaks HTTP/2, as Ray does.
 
-    RFC 9113, section 3.4: a client begins with these words and an empty frame of settings, which is
-    type 4, and the server with its own settings. Raises `OSError`.
+    RFC 9113, section 3.4: a client begins with this preface and an empty settings frame (type 4);
+    the server answers with its own settings. Raises `OSError`.
     """
     with socket.create_connection((host, port), CONNECT_SECONDS) as connection:
         if os.environ.get("RAY_USE_TLS", "0") != "0":

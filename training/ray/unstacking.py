@@ -1,13 +1,13 @@
-"""Compact form of picture stacks: only each stack's newest picture, where that is enough.
+"""Compact form of frame stacks: only each stack's newest picture, where possible.
 
-A stack of C pictures at row t shares C - 1 with the stack before it, unless an episode began there.
-So row 0 is sent whole. Of later rows the newest picture is sent, and also the C - 1 older ones if
-they differ from those of the row before. The pictures themselves are compared: nothing is assumed
-about an environment's resets, and the result is bit-identical. Stacks of any kind fit, at worst at
-their full size.
+A stack of C pictures at row t shares C - 1 of them with the previous stack, unless an episode began
+there. So row 0 is sent whole. Of later rows only the newest picture is sent, plus the C - 1 older
+ones if they differ from those of the row before. The pictures themselves are compared: nothing is
+assumed about an environment's resets, and the result is bit-identical. Stacks of any kind work, in
+the worst case at full size.
 
-No library does this. Without it, Ray would carry 3.5 times the bytes between machines. On one
-machine both take the same time (docs/design/ray.md).
+No library does this. Without it, Ray would transfer 3.5 times as many bytes between machines. On
+one machine, both ways take the same time (docs/design/ray.md).
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class Unstacked(NamedTuple):
 
     first: UInt8[Tensor, "B C H W"]  # row 0
     newest: UInt8[Tensor, "T B H W"]  # of rows 1 to T
-    breaks: Int64[Tensor, " N"]  # t * B + b, rising: row t + 1 of stream b does not continue row t
+    breaks: Int64[Tensor, " N"]  # t * B + b, ascending: row t + 1 of stream b is no shift of row t
     older: UInt8[Tensor, "N C-1 H W"]  # older pictures at the breaks
 
 
@@ -36,7 +36,7 @@ def unstack(frame: UInt8[Tensor, "T+1 B C H W"]) -> Unstacked:
 
 
 def restack(parts: Unstacked) -> UInt8[Tensor, "T+1 B C H W"]:
-    """Return the stacks of a compact form; breaks must be rising and below T B."""
+    """Return the stacks of a compact form; breaks must be ascending and below T B."""
     length, streams = parts.newest.shape[:2]
     frame = torch.empty(length + 1, *parts.first.shape, dtype=torch.uint8)
     frame[0] = parts.first

@@ -1,11 +1,11 @@
-"""A rollout's form between an actor and the learner under Ray: NumPy arrays.
+"""The form in which rollouts travel from actors to the learner under Ray: NumPy arrays.
 
 Ray moves arrays through shared memory without pickling their data; it would copy tensors several
-times. The only addition is that pictures travel unstacked (`training/ray/unstacking.py`).
+times. In addition, pictures travel unstacked (`training/ray/unstacking.py`).
 
-Ray has unpickled an actor's data before `unpack` sees it, so `unpack` gives no protection against
-attacks. It rejects rollouts of other options, of other versions of this program, with actions that
-the environment lacks, and with numbers that are not finite.
+Ray unpickles an actor's data before `unpack` sees it, so `unpack` offers no protection against
+attacks. It rejects rollouts from other options or other versions of this program, with actions that
+the environment lacks, or with numbers that are not finite.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from fastweights.training.schedules.experience import Experience
 
 
 class WireError(ValueError):
-    """The data is not the expected rollout; the message has the difference."""
+    """The data is not the expected rollout; the message names the difference."""
 
 
 def rollout_form(network: Network, length: int, streams: int) -> Rollout:
-    """Return the types and shapes of every rollout of `network`, without memory."""
+    """Return the types and shapes of `network`'s rollouts, without allocating memory."""
     pictures = tuple(network.config.frame_shape)
     frame_type = torch.uint8 if len(pictures) == 3 else torch.float32
     seen, done = (length + 1, streams), (length, streams)
@@ -56,8 +56,8 @@ def unpack(packed: Any, form: Rollout) -> Experience:
     """Return the argument of `pack`, on the CPU, in memory of its own.
 
     Raises:
-        WireError: not a rollout, not of this form, an action that there is not, or a number that is
-            not finite.
+        WireError: not a rollout, not of this form, an unknown action, or a number that is not
+            finite.
     """
     if not isinstance(packed, Experience):
         raise WireError(f"not a rollout but a {type(packed).__name__}")
@@ -90,7 +90,7 @@ def _restacked(arrays: Unstacked, like: Tensor) -> Tensor:
     _check("frame.older", parts.older, like.new_empty(count, *like.shape[2:])[:, 1:])
     _check_within("frame.breaks", parts.breaks, len(later))
     if (parts.breaks.diff() <= 0).any():
-        raise WireError("frame.breaks do not rise")
+        raise WireError("frame.breaks are not ascending")
     return restack(parts)
 
 

@@ -1,4 +1,4 @@
-"""The code in the processes that Ray starts: an actor with its environments.
+"""The code of the processes that Ray starts: an actor with its environments.
 
 Only the two lines that fetch weights depend on Ray. Rollouts and weights travel as NumPy arrays
 (`training/ray/wire.py`).
@@ -27,7 +27,7 @@ from fastweights.training.schedules.experience import Experience
 
 Timed = dict[str, tuple[float, int]]  # seconds and calls of stages
 
-_PATIENCE = 5.0  # seconds to wait for the board; then acting continues with the present weights
+_PATIENCE = 5.0  # seconds to wait for the board; then acting continues with the current weights
 
 
 class Job(NamedTuple):
@@ -46,7 +46,7 @@ class ActorFailed(Exception):
 
 @contextmanager
 def _failing_in_one_line() -> Iterator[None]:
-    """Turn every failure of the block but a `BrokenEnvironment` into an `ActorFailed`."""
+    """Turn every failure in the block except a `BrokenEnvironment` into an `ActorFailed`."""
     try:
         yield
     except BrokenEnvironment:
@@ -65,7 +65,7 @@ class RemoteActor:
 
     @_failing_in_one_line()
     def join(self) -> None:
-        """Make network and environments. Raises `ActorFailed`, or `BrokenEnvironment`."""
+        """Create network and environments. Raises `ActorFailed`, or `BrokenEnvironment`."""
         job, options = self._job, RunOptions.from_dict(self._job.options)
         if options.tune_memory:
             tune_allocator()
@@ -90,7 +90,7 @@ class RemoteActor:
 
     @_failing_in_one_line()
     def collect(self, offer: Offer) -> tuple[Experience, Timed]:
-        """Return the next rollout, with the newest weights, never older than `offer`'s.
+        """Return the next rollout, made with the newest weights, never older than `offer`'s.
 
         Raises `ActorFailed`, or `BrokenEnvironment`.
         """

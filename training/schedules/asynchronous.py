@@ -1,7 +1,7 @@
 """The asynchronous schedule: groups of environments are played while the learner learns.
 
-Each group has a thread, a copy of the network, and on a GPU a stream. While one group's emulators
-run (they release Python's lock), another group's frames are transferred and its actions chosen. The
+Each group has a thread, a copy of the network and, on a GPU, a stream. While one group's emulators
+run (they release the GIL), another group's frames are transferred and its actions chosen. The
 learner is the main thread, on its own device or on the default stream of the same GPU.
 """
 
@@ -40,7 +40,7 @@ class AsynchronousPlan(Plan):
     schedule = "asynchronous"
 
     def environments(self, step: int) -> Iterator[Environments]:
-        """Make groups of environments, which differ by at most one in size."""
+        """Make groups of environments whose sizes differ by at most one."""
         groups = min(self.options.env_groups, len(self.streams))
         each, more = divmod(len(self.streams), groups)
         return self.groups([each + (group < more) for group in range(groups)], step)
@@ -96,7 +96,7 @@ class Asynchronous(QueuedSource):
         self._stuck: set[str] = set()
         self._looked = self._woke = time.monotonic()
         stages.checks.append(self._say_who_is_stuck)
-        # Copied here, in the only thread that changes the network.
+        # Copied here, in the only thread that modifies the network.
         copies = [copy.deepcopy(network).to(actor_device) for _ in groups]
         threads = [
             threading.Thread(target=self._run, args=own, name=own[-1].name, daemon=True)
@@ -113,7 +113,7 @@ class Asynchronous(QueuedSource):
         self.close()
 
     def close(self) -> None:
-        """End the threads, each of which closes its environments; see `Source.close`."""
+        """End the threads; each closes its own environments. See `Source.close`."""
         self.queue.close()
         workers, self._workers = self._workers, []
         deadline = time.monotonic() + _PATIENCE
@@ -128,7 +128,7 @@ class Asynchronous(QueuedSource):
                 leave_behind(thread)
 
     def publish(self, version: int) -> None:
-        """Copy the network's weights to the store from which the groups fetch them."""
+        """Copy the network's weights to the store that the groups fetch them from."""
         with self.stages("publish"):
             self._store.publish(self._network, version)
 
@@ -137,9 +137,9 @@ class Asynchronous(QueuedSource):
         return {}
 
     def _say_who_is_stuck(self) -> None:
-        """Warn, once for each thread, about a stuck thread; the others continue or wait for it.
+        """Warn, once per thread, about a stuck thread; the others continue or wait for it.
 
-        A stop of the whole process, or the machine's sleep, does not count.
+        Time during which the whole process or the machine is suspended does not count.
         """
         before, self._looked = self._looked, time.monotonic()
         if self._looked - before > STUCK_AFTER:
@@ -155,7 +155,7 @@ class Asynchronous(QueuedSource):
 
     def _run(self, group: Group, network: Network, stages: Stages) -> None:
         try:
-            # Own streams on both devices: otherwise copies would wait for the learner's update.
+            # Separate streams on both devices: otherwise copies would wait for the update.
             with own_stream(self._learner_device), own_stream(self._actor_device):
                 self._collect(group, network, stages)
         except Closed:
@@ -187,9 +187,9 @@ class Asynchronous(QueuedSource):
 
 
 def slots(group_sizes: Sequence[int], batch_size: int, queue_size: int) -> int:
-    """Return the rollouts in flight: those of one batch, and `queue_size` more.
+    """Return the number of rollouts in flight: one batch, and `queue_size` more.
 
-    There are always enough to fill a batch while the rest of a rollout waits for the next batch.
+    It always suffices to fill a batch while the rest of a rollout waits for the next batch.
     """
     smallest = min(group_sizes)
     if len(set(group_sizes)) == 1 and batch_size % smallest == 0:
@@ -202,7 +202,7 @@ def slots(group_sizes: Sequence[int], batch_size: int, queue_size: int) -> int:
 
 
 def own_stream(device: torch.device) -> AbstractContextManager[object]:
-    """Return a stream of high priority on a GPU, ahead of the learner's large kernels."""
+    """Return a high-priority stream on a GPU, ahead of the learner's large kernels."""
     if device.type != "cuda":
         return nullcontext()
     return torch.cuda.stream(torch.cuda.Stream(device, priority=-1))

@@ -13,7 +13,7 @@ def plan_of(options: RunOptions, replicas: Replicas | None = None) -> Plan:
     """Return the plan of a run.
 
     Raises:
-        ValueError: a device or Ray that this machine lacks, or options that contradict; one line.
+        ValueError: a missing device, no Ray, or options that contradict each other; one line.
     """
     replicas = replicas or Replicas()
     devices = Devices.of(options, replicas)
@@ -28,8 +28,8 @@ def _kind(options: RunOptions, actor: torch.device, learner: torch.device) -> ty
         return RayPlan
     if asked == "lockstep" and actor != learner:
         raise ValueError(
-            f"--schedule lockstep acts and learns with one network, and --actor-device is {actor} "
-            f"while --learner-device is {learner}: leave both out, or --schedule asynchronous"
+            f"--schedule lockstep acts and learns with one network, but --actor-device is {actor} "
+            f"and --learner-device is {learner}: leave both out, or use --schedule asynchronous"
         )
     on_gpu = "cuda" in (actor.type, learner.type)
     overlaps = on_gpu or actor != learner if asked == "auto" else asked == "asynchronous"

@@ -1,4 +1,4 @@
-"""Rollouts of any origin, and their division into batches of one size."""
+"""Rollouts of any origin, and their division into batches of equal size."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, Self
@@ -8,21 +8,18 @@ from fastweights.host import Stages, UserError
 
 
 class Experience(NamedTuple):
-    """A rollout, and the number of updates behind the weights that acted in it."""
+    """A rollout, and the version of the weights that acted in it (a number of updates)."""
 
     collected: Collected
     version: int
 
 
 class SourceFailed(UserError):
-    """There will be no more rollouts; what was learned from the others is valid."""
+    """There will be no more rollouts; what has been learned so far is valid."""
 
 
 class Source(Protocol):
-    """The source of a learner's rollouts; a context manager that is entered while it runs.
-
-    Leaving the context closes it.
-    """
+    """The source of a learner's rollouts; a context manager that closes it at the end."""
 
     threads: Sequence[Stages]  # stages of every thread, the learner's first
     waiting: int  # number of rollouts that are ready
@@ -31,23 +28,23 @@ class Source(Protocol):
     def __exit__(self, *error: object) -> None: ...
 
     def close(self) -> None:
-        """End its threads and close its environments, also if it never ran, or a second time."""
+        """End its threads and close its environments; allowed before it runs, and repeatedly."""
         ...
 
     def rollouts(self) -> Iterator[Experience]:
-        """Yield one rollout after the other, without end. Raises errors of the collection."""
+        """Yield rollouts without end. Raises errors of the collection."""
         ...
 
     def publish(self, version: int) -> None:
-        """Publish the learner's network, which has `version` updates behind it."""
+        """Publish the learner's network, which has had `version` updates."""
         ...
 
     def release(self, count: int) -> None:
-        """Free the slots of `count` more rollouts, which have been learned from completely."""
+        """Free the slots of `count` more rollouts, which have been used completely."""
         ...
 
     def columns(self) -> dict[str, float]:
-        """Return further columns of the log's next row."""
+        """Return additional columns for the next row of the log."""
         ...
 
     def snapshot(self) -> dict[str, Any] | None:
@@ -74,9 +71,9 @@ class _Part(NamedTuple):
 
 
 def batches(rollouts: Iterable[Experience], batch_size: int) -> Iterator[Batch]:
-    """Yield every column once and in order, `batch_size` at a time; joins and cuts rollouts.
+    """Yield every column once and in order, `batch_size` at a time; join and split rollouts.
 
-    A batch's rollouts stay referenced until the next batch is asked for: a GPU may still read them.
+    A batch's rollouts stay referenced until the next batch is requested: a GPU may still read them.
     """
     parts: list[_Part] = []
     missing = batch_size

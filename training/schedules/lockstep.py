@@ -1,6 +1,6 @@
 """The lockstep schedule: collect, learn, repeat, each with the whole machine.
 
-One network acts and learns, so with one batch a collection the policy lag is 0. The same seed on
+One network acts and learns, so the policy lag is 0 with one batch per collection. The same seed on
 the same machine gives bit-identical logs.
 """
 
@@ -22,7 +22,7 @@ from fastweights.training.schedules.plan import Devices, Plan
 
 
 class LockstepPlan(Plan):
-    """The plan of a run in lockstep; raises also for a batch of a part of the environments."""
+    """The plan of a lockstep run; also raises if a batch covers only part of the environments."""
 
     schedule = "lockstep"
 
@@ -31,9 +31,9 @@ class LockstepPlan(Plan):
         if options.num_envs % options.batch_size:
             raise ValueError(
                 f"--num-envs {options.num_envs} is not a multiple of --batch-size "
-                f"{options.batch_size}: every update takes the rollouts of a whole batch of "
-                f"environments; try --batch-size {gcd(options.num_envs, options.batch_size)}, or "
-                "--schedule asynchronous"
+                f"{options.batch_size}: every lockstep update uses the rollouts of a whole batch "
+                f"of environments; try --batch-size {gcd(options.num_envs, options.batch_size)}, "
+                "or --schedule asynchronous"
             )
 
     def environments(self, step: int) -> Iterator[Environments]:
@@ -59,23 +59,23 @@ class LockstepPlan(Plan):
         )
 
     def _acts_with_learned_weights(self) -> bool:
-        """Return whether no update comes between a rollout's collection and its own update."""
+        """Return whether no other update comes between a rollout's collection and its update."""
         return self.options.num_envs == self.options.batch_size
 
 
 class Lockstep:
-    """A `Source` that collects `length` steps of each stream when it is asked for a rollout.
+    """A `Source` that collects `length` steps of each stream whenever a rollout is requested.
 
     Args:
         network: the network that acts and learns.
         environments: this learner's environments.
-        length: agent steps of a rollout.
+        length: agent steps per rollout.
         device: the device.
         generator: generator of the actions.
         streams: this learner's streams among those of all learners.
-        of: number of streams of all learners.
+        of: total number of streams of all learners.
         graphed: passed to the actor.
-        values: whether rollouts have the actor's values, which must be by the learner's weights.
+        values: whether rollouts contain the actor's values, which requires the learner's weights.
         stages: the stages of the only thread.
     """
 
@@ -98,7 +98,7 @@ class Lockstep:
         self.threads = (stages,)
         self._values = values
         self._environments, self._length, self._version = environments, length, 0
-        self._unused = 0  # rollouts collected and not yet learned from completely
+        self._unused = 0  # rollouts collected but not yet used completely
         self._actor = Actor(
             network,
             environments,
@@ -110,7 +110,7 @@ class Lockstep:
             stage=stages,
         )
         self._cannot_store = False
-        # Taken between collections: a collection may be interrupted, and closed games have none.
+        # Taken between collections: a collection may be interrupted; closed games have no state.
         self._games = self._snapshot()
 
     def __enter__(self) -> Self:
@@ -135,7 +135,7 @@ class Lockstep:
         self._version = version
 
     def release(self, count: int) -> None:
-        """Count the rollouts that were learned from, and note where the games stand after them."""
+        """Count the rollouts that were used, and record the games' state after them."""
         self._unused -= count
         self._games = None
         if not self._unused:
@@ -146,7 +146,7 @@ class Lockstep:
         return {}
 
     def snapshot(self) -> dict[str, Any] | None:
-        """Return the games after the last update; None while a part of its rollout is unused."""
+        """Return the games' state after the last update; None if its rollout is partly unused."""
         return self._games
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -157,7 +157,7 @@ class Lockstep:
     def _snapshot(self) -> dict[str, Any] | None:
         """Return the games' state; None, with a warning, if it cannot be stored.
 
-        What a user's game returns must not keep the weights from being saved.
+        A user's game must not prevent the weights from being saved.
         """
         if self._cannot_store:
             return None

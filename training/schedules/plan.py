@@ -22,14 +22,14 @@ Schedule = Literal["lockstep", "asynchronous", "ray"]
 
 
 class Devices(NamedTuple):
-    """The device that chooses actions, and the one that computes gradients."""
+    """The device that chooses actions, and the device that computes gradients."""
 
     actor: torch.device
     learner: torch.device
 
     @classmethod
     def of(cls, options: RunOptions, replicas: Replicas) -> Self:
-        """Return one learner's devices; raises a one-line `ValueError` for one that is missing."""
+        """Return one learner's devices; raise a one-line `ValueError` for a missing device."""
         device = _device(options.device, "--device", replicas)
         actor = _device(options.actor_device, "--actor-device", replicas) or device
         learner = _device(options.learner_device, "--learner-device", replicas) or device
@@ -44,7 +44,7 @@ class Plan(ABC):
     the learner's precision.
 
     Raises:
-        ValueError: options that contradict; one line.
+        ValueError: options that contradict each other; one line.
     """
 
     schedule: ClassVar[Schedule]
@@ -60,7 +60,7 @@ class Plan(ABC):
         if options.cuda_graphs and not self.acts_on_gpu(options):
             raise ValueError(
                 "--cuda-graphs needs actions to be chosen on a CUDA GPU, not on "
-                f"{self.actor.type}: leave it out, --no-cuda-graphs, or choose them on such a GPU, "
+                f"{self.actor.type}: leave it out, --no-cuda-graphs, or act on a CUDA GPU, "
                 f"{self.gpu_option}"
             )
         precision = choose_precision(options.precision, self.learner, self.actor)
@@ -73,7 +73,7 @@ class Plan(ABC):
         return f"{self.where()}{learners}"
 
     def where(self) -> str:
-        """Return in words where actions are chosen and gradients are computed."""
+        """Return, in words, where actions are chosen and gradients are computed."""
         devices = " and ".join(dict.fromkeys((str(self.actor), str(self.learner))))
         return f"{self.schedule} on {devices}"
 
@@ -82,12 +82,12 @@ class Plan(ABC):
         return self.actor.type == "cuda"
 
     def close(self) -> None:
-        """Free what the plan holds; a second call does nothing."""
+        """Free the plan's resources; a second call does nothing."""
         self.held.close()
 
     @abstractmethod
     def environments(self, step: int) -> Iterator[Environments]:
-        """Make this process's environments, for a run that is at `step`; at least one."""
+        """Make this process's environments for a run at agent step `step`; at least one."""
 
     @abstractmethod
     def source(
@@ -97,15 +97,15 @@ class Plan(ABC):
         step: int,
         stages: Stages,
     ) -> Source:
-        """Return the source of rollouts by `network` on the result of `environments(step)`.
+        """Return the source of `network`'s rollouts on the result of `environments(step)`.
 
         The source closes the environments. `stages` are the main thread's.
         """
 
     def groups(self, sizes: Sequence[int], step: int) -> Iterator[Environments]:
-        """Make groups of environments; environment i has the same seed in any group.
+        """Make groups of environments; environment i has the same seed for any grouping.
 
-        It also has this seed with any learner.
+        The seed does not depend on the number of learners either.
         """
         first = environment_seed(self.options.seed, step, self.streams.start)
         for size in sizes:
@@ -113,7 +113,7 @@ class Plan(ABC):
             first += size
 
     def generator(self, step: int, number: int) -> torch.Generator:
-        """Return the generator of the actions of the group `number` among those of all learners."""
+        """Return the action generator of group `number`, counted over all learners."""
         seed = action_seed(self.options.seed, step, number)
         return torch.Generator(self.actor).manual_seed(seed)
 
@@ -130,6 +130,6 @@ def _check_minibatches(options: RunOptions, share: int) -> None:
     minibatches = options.learner.minibatches
     if share % minibatches:
         raise ValueError(
-            f"--minibatches {minibatches} does not divide the {share} rollouts that each learner "
-            f"has of a batch: try --minibatches {gcd(share, minibatches)}"
+            f"--minibatches {minibatches} does not divide each learner's share of a batch, "
+            f"{share} rollouts: try --minibatches {gcd(share, minibatches)}"
         )

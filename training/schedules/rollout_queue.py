@@ -1,8 +1,8 @@
-"""The bounded queue between threads that collect and the thread that learns.
+"""The bounded queue between collecting threads and the learning thread.
 
 A thread takes a slot *before* it collects, and the learner frees it *after* it has learned. So the
-rollouts being collected, waiting and being learned from never exceed the slots, and none is ever
-dropped. Every wait of the asynchronous schedule is in this file and ends when the queue is closed.
+rollouts being collected, queued and learned from never exceed the slots, and none is ever dropped.
+All waiting in the asynchronous schedule happens in this file and ends when the queue is closed.
 """
 
 import threading
@@ -33,12 +33,12 @@ class RolloutQueue:
         self._error: BaseException | None = None
 
     def __len__(self) -> int:
-        """Return the number of rollouts that are ready."""
+        """Return the number of queued rollouts."""
         return len(self._ready)
 
     @property
     def free(self) -> int:
-        """The number of slots that `reserve` gives without waiting."""
+        """The number of slots that `reserve` can grant without waiting."""
         return self._released + self.slots - self._begun
 
     def reserve(self) -> None:
@@ -50,16 +50,16 @@ class RolloutQueue:
         self.check()
 
     def put(self, experience: Experience) -> None:
-        """Add a rollout that was collected in a slot of the caller's."""
+        """Add a rollout that was collected in one of the caller's slots."""
         with self._changed:
             self._ready.append(experience)
             assert len(self._ready) <= self.slots
             self._changed.notify_all()
 
     def take(self, check: Callable[[], None]) -> Experience:
-        """Return the oldest rollout that is ready; wait for one, calling `check` at intervals.
+        """Return the oldest queued rollout; wait for one, calling `check` at intervals.
 
-        Raises the error that the queue was closed with at once, even if rollouts are ready.
+        If the queue was closed with an error, raise it at once, even if rollouts are queued.
         """
         with self._changed:
             while not (self._ready or self._closed):
@@ -70,7 +70,7 @@ class RolloutQueue:
             return self._ready.popleft()
 
     def release(self, count: int) -> None:
-        """Free the slots of the `count` oldest rollouts not yet freed."""
+        """Free the slots of the `count` oldest rollouts that still hold one."""
         with self._changed:
             self._released += count
             self._changed.notify_all()
@@ -94,10 +94,10 @@ class RolloutQueue:
 
 
 class QueuedSource:
-    """The common part of a `Source` whose threads put rollouts into a queue.
+    """Base of a `Source` whose threads put rollouts into a queue.
 
-    `slots`: rollouts that may be begun and not yet learned from. `stages` are the learner's: their
-    checks also end its wait for rollouts, and an error in a rollout ends its stages.
+    `slots`: maximum number of rollouts begun but not yet learned from. `stages` are the learner's:
+    their checks also end its wait for rollouts, and an error in a rollout ends its stages.
     """
 
     def __init__(self, slots: int, stages: Stages):
@@ -106,11 +106,11 @@ class QueuedSource:
 
     @property
     def waiting(self) -> int:
-        """The number of rollouts that are ready."""
+        """The number of queued rollouts."""
         return len(self.queue)
 
     def rollouts(self) -> Iterator[Experience]:
-        """Yield rollouts in the order in which they are ready; see `Source.rollouts`."""
+        """Yield rollouts in the order in which they become ready; see `Source.rollouts`."""
         while True:
             with self.stages("wait_for_rollouts"):
                 experience = self.queue.take(self.stages.check)

@@ -173,7 +173,7 @@ def test_what_no_actor_sends_is_a_lost_rollout_and_a_line(connected, monkeypatch
         assert (columns["actors"], columns["actor_restarts"]) == (1, 3)
         assert 3 <= columns["lost_rollouts"] <= 6  # including the rollout that each had begun
     said = capsys.readouterr().err.splitlines()
-    begin = "note: actor 0 is replaced: what it sent is no rollout: "
+    begin = "note: replacing actor 0: its data is not a valid rollout: "
     for line, reason in zip(
         said, ("frame is", "times of unknown stages: sleeping", "not a rollout"), strict=True
     ):
@@ -220,7 +220,7 @@ def test_a_failing_actor_does_not_end_the_run_while_another_delivers(crew, monke
     deliveries(crew, lambda found: len(found) > 20)  # a failing actor delays no other
     assert (crew.actors, crew.restarts, crew.failing) == (1, 3, 1)
     said = [line.split(": ")[1] for line in capsys.readouterr().err.splitlines()]
-    assert said == ["actor 1 is replaced" + when for when in ("", " in 0.01 s", " in 2000 s")]
+    assert said == ["replacing actor 1" + when for when in ("", " in 0.01 s", " in 2000 s")]
 
 
 def test_an_actor_that_cannot_be_placed_waits(crew):
@@ -319,7 +319,7 @@ def test_an_environment_that_raises(breaks_at, code, address, tmp_path, capsys):
     assert "failed 5 times in a row" in errors and "Broken: at step 3" in errors
     *notes, last = errors.splitlines()
     assert len(notes) >= 4 and last.startswith("error: actor")
-    assert [line for line in notes if not line.startswith("note: actor")] == []
+    assert [line for line in notes if not line.startswith("note: replacing actor")] == []
     assert load_checkpoint(tmp_path / "run" / "model.tar")["step"] == 0
 
 
