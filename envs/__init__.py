@@ -1,4 +1,4 @@
-"""Where frames come from: Atari, small memory games, any Gymnasium environment. No torch here."""
+"""Environments: Atari, small memory games and any Gymnasium environment. Imports no torch."""
 
 from collections.abc import Mapping
 
@@ -67,14 +67,14 @@ def make(
         options: for Atari, fields of `Protocol` to change; otherwise keyword arguments of the
             environment's constructor, such as `{"corridor": 20}` for `TMaze`.
         render: also draw pictures for `Environments.render`.
-        num_threads: threads of Atari emulation; 0 for one a CPU core. Other environments run in
+        num_threads: threads for Atari emulation; 0: one per CPU core. Other environments run in
             the caller's thread.
-        tell_cut_off: also return what followed where a time limit cut an episode off, in
-            `TimeStep.cut_off`.
+        tell_cut_off: fill `TimeStep.cut_off` with the next observation of each episode that a time
+            limit cut off.
 
     Raises:
-        ValueError: an unknown name, protocol or option, an argument out of its range, or an
-            observation or action space that is not supported.
+        ValueError: an unknown name, protocol or option, an argument out of range, or an unsupported
+            observation or action space.
     """
     which, options = resolve(name), options or {}
     rules = protocol_named(protocol)

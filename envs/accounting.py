@@ -1,7 +1,7 @@
-"""Returns and lengths of lives and of full games, for a whole batch at once.
+"""Returns and lengths of lives and full games, for a whole batch at once.
 
-A step costs two additions and one `any`. Python loops only over environments whose life or game
-ended.
+A step costs two additions and one `any`. Python loops only over environments in which a life or
+game ended.
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ class Accounting:
         self._games_ended = [0] * self._num_envs
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the counters, which `restore` takes: arrays and lists of numbers."""
+        """Return the counters for `restore`: arrays and lists of numbers."""
         return {
             "life_return": self._life_return.copy(),
             "life_steps": self._life_steps.copy(),
@@ -64,7 +64,7 @@ class Accounting:
             life_over: whether a life ended in this step. The end of a game also ends a life.
             game_over: whether the game ended in this step, by its rules or by a time limit.
             clock: emulator frames since `reset`, never decreasing; where a life ended, up to its
-                end. Other entries are not read.
+                end. Other entries are not used.
         """
         self._life_return += reward
         self._life_steps += 1

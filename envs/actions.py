@@ -1,4 +1,4 @@
-"""Conversion of an agent's action index, `0 .. A - 1`, to an action of a Gymnasium space."""
+"""Conversion of an agent's action index, `0 .. A - 1`, to an action in a Gymnasium space."""
 
 from collections.abc import Callable
 from math import prod
@@ -11,15 +11,15 @@ from jaxtyping import Int
 
 from fastweights.envs.observations import in_one_line
 
-MAX_JOINT_ACTIONS = 1024  # each adds an output of the policy and an input of the last action
+MAX_JOINT_ACTIONS = 1024  # each adds a policy output and an input for the last action
 SUPPORTED = f"Discrete and MultiDiscrete (at most {MAX_JOINT_ACTIONS:,} combinations)"
 
 
 class ActionFormat(NamedTuple):
-    """The actions that an agent can choose, and their conversion for the environment."""
+    """The actions that an agent can choose from, and their conversion for the environment."""
 
     count: int  # A
-    meanings: tuple[str, ...]  # one word an action
+    meanings: tuple[str, ...]  # one word per action
     convert: Callable[[Int[np.ndarray, " B"]], Int[np.ndarray, "B ..."]]  # [B, *space.shape]
 
 
@@ -34,8 +34,8 @@ def action_format(space: Space, name: str = "this environment") -> ActionFormat:
         name: the environment's name in error messages.
 
     Raises:
-        ValueError: another space, or too many combinations. The message says what is supported,
-            and which wrapper helps.
+        ValueError: an unsupported space, or too many combinations. The message says what is
+            supported and which wrapper helps.
     """
     if isinstance(space, Discrete):
         count, first = int(space.n), int(space.start)
@@ -55,6 +55,6 @@ def action_format(space: Space, name: str = "this environment") -> ActionFormat:
 
 def _refusal(name: str, space: Space, why: str, wrapper: str) -> ValueError:
     return ValueError(
-        f"{name} has actions of {in_one_line(space)}, which {why}: an agent here chooses one "
-        f"action of a list, so {SUPPORTED} are supported; wrap it in gymnasium.wrappers.{wrapper}"
+        f"{name} has the action space {in_one_line(space)}, whose actions {why}: supported are "
+        f"{SUPPORTED}; wrap the environment in gymnasium.wrappers.{wrapper}"
     )

@@ -1,4 +1,4 @@
-"""Any Gymnasium environment as `Environments`: one life an episode, one frame an agent step."""
+"""Any Gymnasium environment as `Environments`: one life per episode, one frame per agent step."""
 
 import copy
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ from fastweights.envs.observations import frame_format
 from fastweights.envs.pictures import NoPictures, as_pictures
 from fastweights.host import did_you_mean, one_line, reporting_exit, saying_where
 
-UNKNOWN_SPEED = 8.0  # steps a second of a game without `render_fps`
+UNKNOWN_SPEED = 8.0  # steps per second for games without `render_fps`
 
 
 class GymnasiumEnvironments:
@@ -45,13 +45,13 @@ class GymnasiumEnvironments:
     `observations.frame_format`, and actions by `actions.action_format`.
 
     Args:
-        vector_env: environment with autoreset in the same step. `close` closes it.
+        vector_env: environment with same-step autoreset. `close` closes it.
         name: name for messages and logs.
         seed: environment `i` starts from seed `seed + i`.
         tell_cut_off: fill `TimeStep.cut_off`.
 
     Raises:
-        ValueError: another autoreset mode, or a space that is not supported.
+        ValueError: another autoreset mode, or an unsupported space.
     """
 
     def __init__(self, vector_env: VectorEnv, *, name: str, seed: int, tell_cut_off: bool = False):
@@ -74,7 +74,7 @@ class GymnasiumEnvironments:
         self.frame_dtype = self._format.dtype
         self.frames_per_step = 1
         self.steps_per_second = _steps_per_second(vector_env.metadata)
-        self._drawn: tuple[int, ...] | None = None  # the shape of a picture, from the first on
+        self._drawn: tuple[int, ...] | None = None  # the shape of pictures, set by the first one
 
     def reset(self) -> TimeStep:
         """Restart every stream from its seed; see `Environments.reset`."""
@@ -131,7 +131,7 @@ class GymnasiumEnvironments:
         self._clock[:] = snapshot["clock"]
 
     def _frame(self, observation: Any) -> np.ndarray:
-        with np.errstate(over="ignore"):  # overflow gives infinity, which _check reports
+        with np.errstate(over="ignore"):  # an overflow gives infinity, which _check reports
             frame = self._format.convert(observation)
         if self.frame_dtype.kind == "f":
             self._check("observation", frame)
@@ -150,13 +150,13 @@ class GymnasiumEnvironments:
         """Return the current pictures.
 
         Raises:
-            NoPictures: the environments were made without `render=True`, or do not store it.
-            BrokenEnvironment: the game's `render` raises, returns no picture, or one of another
-                size than before.
+            NoPictures: the environments were created without `render=True`, or do not store it.
+            BrokenEnvironment: the game's `render` raises, or returns no picture or one whose size
+                differs from before.
         """
         if self._vector_env.render_mode is None:
             raise NoPictures(
-                f"{self.name} draws no pictures: make it with render=True, and set "
+                f"{self.name} draws no pictures: create it with render=True, and set "
                 "self.render_mode in its constructor"
             )
         with self._reporting_exit("render()"):
@@ -178,7 +178,7 @@ class GymnasiumEnvironments:
 
 
 def _is_of_value(error: Exception, options: Mapping[str, object]) -> bool:
-    """Return whether a value was looked up in vain, as FrozenLake does with its maps' names."""
+    """Return whether the error is a failed look-up of a value, as of FrozenLake's map names."""
     return isinstance(error, KeyError) and any(key in options.values() for key in error.args)
 
 
@@ -204,13 +204,13 @@ def make_gymnasium(
         tell_cut_off: fill `TimeStep.cut_off`.
 
     Raises:
-        ValueError: as in `GymnasiumEnvironments`. Also an option that the constructor does not
-            take, a value of another type, or a package that is not installed. Other errors of the
-            environment are raised as they are.
+        ValueError: as in `GymnasiumEnvironments`; also an option that the constructor does not
+            accept, a value of the wrong type, or a package that is not installed. Other errors of
+            the environment are raised unchanged.
     """
     check_batch(num_envs, seed)
     keywords = {**options, "render_mode": "rgb_array"} if render else dict(options)
-    # Prefer the scalar form where both exist: a vector form may use another autoreset mode.
+    # Prefer the scalar form if both exist: a vector form may use another autoreset mode.
     spec = copy.deepcopy(gymnasium.spec(gymnasium_id.rpartition(":")[2]))
     spec.disable_env_checker = True  # `Checked` has one-line errors, and lets any game be drawn
     vectorised = spec.entry_point is None
@@ -243,7 +243,7 @@ def make_gymnasium(
 
 
 def _steps_per_second(metadata: Mapping[str, Any]) -> float:
-    """Return `render_fps` of a game's metadata; `UNKNOWN_SPEED` if it is no number above 0."""
+    """Return `render_fps` from a game's metadata; `UNKNOWN_SPEED` unless it is a number above 0."""
     speed = metadata.get("render_fps")
     is_speed = isinstance(speed, Real) and not isinstance(speed, bool)
     return float(speed) if is_speed and 0 < speed < np.inf else UNKNOWN_SPEED

@@ -2,18 +2,18 @@
 
 This file relies on these facts about ale-py 0.12, which `tests/envs/` checks:
 
-- `life_loss_info=True` reports a lost life as `terminated` while the game goes on.
+- `life_loss_info=True` reports a lost life as `terminated` while the game continues.
   `episodic_life=True` would reset the whole game, so it is off.
-- With autoreset in the same step, the row in which a game ends holds the old game's reward and
-  the new game's frame, lives and frame numbers.
-- `frame_number` keeps counting through resets and `episode_frame_number` restarts. Their
-  difference is the frame at which the present game began. It changes exactly when a game ended,
-  also in games without lives. So it gives a game's exact length in emulator frames: with the
-  frames before the first decision, and without the frames that game over cut from the last step.
-- Where a game ended, `final_obs` has the old game's last stack, [B, C, H, W]. ale-py breaks off an
-  action at the limit of frames before it reads the screen. So the newest picture of a stack that
-  was cut off is pooled from older screens of at most one agent step before.
-- Each row has newly allocated arrays, which may be written to.
+- With same-step autoreset, the row in which a game ends holds the old game's reward and the new
+  game's frame, lives and frame numbers.
+- `frame_number` keeps counting across resets and `episode_frame_number` restarts. Their difference
+  is the frame at which the current game began. It changes exactly when a game ends, even in games
+  without lives. So it gives a game's exact length in emulator frames: including the frames before
+  the first decision, and without the frames by which game over shortened the last step.
+- Where a game ended, `final_obs` holds the old game's last stack, [B, C, H, W]. At the frame limit,
+  ale-py breaks off an action before it reads the screen. So the newest picture of a stack that was
+  cut off is pooled from screens up to one agent step older.
+- Each row has newly allocated arrays, which may be modified.
 - A new game's stack holds its first picture last, and zeros before it.
 """
 
@@ -28,7 +28,7 @@ from fastweights.envs.naming import game_name
 from fastweights.envs.protocols import Protocol
 
 FRAMES_PER_SECOND = 60
-_NEVER = 2**31 - 1  # ale-py's largest limit, in emulator frames: more than a year of play
+_NEVER = 2**31 - 1  # ale-py's maximum limit, in emulator frames: more than a year of play
 
 
 class AtariEnvironments:
@@ -40,11 +40,11 @@ class AtariEnvironments:
         seed: environment `i` plays from seed `seed + i`, for any B and `num_threads`.
         protocol: rules of play and scoring.
         render: also emulate in colour for `render`, at about twice the cost.
-        num_threads: threads of emulation; 0 for one a CPU core.
+        num_threads: emulation threads; 0: one per CPU core.
         tell_cut_off: fill `TimeStep.cut_off`.
 
     Raises:
-        ValueError: an argument out of its range.
+        ValueError: an argument out of range.
     """
 
     def __init__(
@@ -98,9 +98,9 @@ class AtariEnvironments:
             self._blanks.blank(frame)
         game_began = _game_began(info)
         game_over = game_began != self._game_began
-        # ale-py's own rule for a lost life: in some games the last life shows a count of zero.
+        # ale-py's own rule for a lost life: in some games, the last life shows a count of zero.
         life_over = game_over | ((info["lives"] < self._lives) & (info["lives"] > 0))
-        # The old game ended where the new game began, which is some frames ago.
+        # The old game ended where the new game began, some frames ago.
         clock = np.where(game_over, game_began, info["frame_number"])
         self._lives, self._game_began = info["lives"], game_began
         reward = reward.astype(np.float32)
@@ -118,13 +118,13 @@ class AtariEnvironments:
         return CutOff(streams, frame)
 
     def render(self) -> UInt8[np.ndarray, "B H W 3"]:
-        """Return the current pictures in colour, in the console's size (210x160 for most games).
+        """Return the current pictures in colour, at the console's size (210x160 for most games).
 
         Raises:
-            ValueError: made without `render=True`, or before the first `reset`.
+            ValueError: created without `render=True`, or before the first `reset`.
         """
         if self._picture is None:
-            raise ValueError("render() needs render=True at construction and a reset() before")
+            raise ValueError("render() needs render=True at construction and an earlier reset()")
         return self._picture[:, 0]
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ class AtariEnvironments:
     def _advance(self, action: Int[np.ndarray, " B"]) -> tuple:
         if self._colour is None:
             return self._emulators.step(action)
-        # Step both at the same time: each has its own threads.
+        # Step both at the same time; each has its own threads.
         self._emulators.send(action)
         self._colour.send(action)
         row = self._emulators.recv()
@@ -148,7 +148,7 @@ def _game_began(info: dict[str, np.ndarray]) -> Int[np.ndarray, " B"]:
 
 
 def _emulators(rom: str, num_envs: int, protocol: Protocol, num_threads: int, **picture: object):
-    """Make ale-py's vector environment with every flag given: defaults have changed before."""
+    """Make ale-py's vector environment with every flag given, because defaults have changed."""
     from ale_py.vector_env import AtariVectorEnv
 
     picture = {
@@ -181,9 +181,10 @@ def _emulators(rom: str, num_envs: int, protocol: Protocol, num_threads: int, **
 
 
 def _colour_twin(rom: str, num_envs: int, protocol: Protocol, num_threads: int):
-    """Make the same games in colour: equal seeds and actions give equal random draws.
+    """Make the same games in colour; equal seeds and actions give equal random draws.
 
-    ale-py's vector environment returns one kind of picture, and the learner needs small grey ones.
+    ale-py's vector environment returns only one kind of picture, and the learner needs small grey
+    ones.
     """
     height, width = _screen_size(rom)
     return _emulators(

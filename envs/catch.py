@@ -1,8 +1,8 @@
-"""Catch: a ball falls and a paddle moves under it. Needs no memory; learned in seconds.
+"""Catch: a ball falls, and a paddle must catch it. Needs no memory; learned in seconds.
 
     . . o . .     10 rows, 5 columns. The ball starts in a random column of the top row and falls
-    . . . . .     one row a step; the paddle starts in the middle of the bottom row and moves one
-      ...         column a step. After nine steps: +1 if the ball lands on the paddle, else -1.
+    . . . . .     one row per step; the paddle starts in the middle of the bottom row and moves one
+      ...         column per step. After nine steps: +1 if the ball lands on the paddle, else -1.
     . . _ . .
 
 Source: Osband et al. 2020, Behaviour Suite for Reinforcement Learning (ICLR), after Mnih et al.
@@ -22,8 +22,8 @@ class Catch(VectorGame):
     """A batch of Catch games.
 
     Observation: float32 [50], the board row by row, with 1 at the ball and at the paddle (a single
-    1 where they meet). With `pictures`: uint8 [1, 40, 20], 4 x 4 pixels a cell, 255 instead of 1.
-    Actions: left, stay, right. A paddle at the wall stays there. A game has nine steps.
+    1 where they meet). With `pictures`: uint8 [1, 40, 20], 4 x 4 pixels per cell, 255 instead of 1.
+    Actions: left, stay, right. The paddle cannot leave the board. A game has nine steps.
 
     Args:
         num_envs: number of games.

@@ -1,4 +1,4 @@
-"""Checks that an environment of the user returns what its spaces declare."""
+"""Checks that a user's environment returns what its spaces declare."""
 
 import copy
 import inspect
@@ -22,7 +22,7 @@ _RETURNED = {
 
 
 class Checked(gymnasium.Wrapper):
-    """A wrapper that raises `BrokenEnvironment` where `env` does not return what it declares.
+    """A wrapper that raises `BrokenEnvironment` if `env` does not return what it declares.
 
     Args:
         env: the environment.
@@ -91,7 +91,7 @@ class Checked(gymnasium.Wrapper):
 class CopiesLast(gymnasium.Wrapper):
     """A wrapper that copies the last observation of a cut-off episode.
 
-    The vector environment resets `env`, which may write to the same array, before it is read.
+    Before it is read, the vector environment resets `env`, which may write to the same array.
     """
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
@@ -103,7 +103,7 @@ class CopiesLast(gymnasium.Wrapper):
 
 
 def _array(value: Any) -> np.ndarray:
-    """Return `value` as an array, without axes and of one object if its rows differ in length."""
+    """Return `value` as an array; if its rows differ in length, as a 0-d array of one object."""
     try:
         return np.asarray(value)
     except (TypeError, ValueError):
@@ -113,7 +113,7 @@ def _array(value: Any) -> np.ndarray:
 
 
 def _is_scalar(value: Any, kinds: str) -> bool:
-    """Return whether `value` is a number without axes, of one of NumPy's kinds of dtype."""
+    """Return whether `value` is a scalar number of one of NumPy's `kinds` of dtype."""
     array = _array(value)
     return array.ndim == 0 and array.dtype.kind in kinds
 
@@ -140,7 +140,7 @@ def _membership(space: Space) -> Callable[[Any], bool]:
 
 
 def checked(creator: Callable[..., gymnasium.Env], name: str) -> Callable[..., gymnasium.Env]:
-    """Return a function like `creator` that wraps the environments it makes in `Checked`."""
+    """Return a function like `creator` that wraps the environments it creates in `Checked`."""
 
     def create(**options: Any) -> gymnasium.Env:
         made = creator(**options)
@@ -196,10 +196,10 @@ def with_last_observations(
     streams: Int[np.ndarray, " N"],
     name: str,
 ) -> Any:
-    """Return the batch `observation`, but in `streams` the last ones of the episodes before.
+    """Return the batch `observation`, but for `streams` the last ones of their old episodes.
 
     Raises:
-        BrokenEnvironment: `info` of `vector_env.step` does not hold them.
+        BrokenEnvironment: `info` of `vector_env.step` does not contain them.
     """
     final = info.get("final_obs") if isinstance(info, dict) else None
     if final is None:
@@ -225,7 +225,7 @@ def with_last_observations(
 
 
 def check_outcomes(reward: Any, terminated: Any, truncated: Any, num_envs: int, name: str) -> None:
-    """Raise `BrokenEnvironment` unless a batch's step returned one of each an environment."""
+    """Raise `BrokenEnvironment` unless a batch's step returned one of each per environment."""
     for what, values, kinds, words in (
         ("rewards", reward, "biuf", "numbers"),
         ("terminated", terminated, "biu", "truth values"),
@@ -235,7 +235,7 @@ def check_outcomes(reward: Any, terminated: Any, truncated: Any, num_envs: int, 
         if array.shape != (num_envs,) or array.dtype.kind not in kinds:
             raise BrokenEnvironment(
                 f"{name}: step() returned {what} of shape {array.shape} and kind {array.dtype}: "
-                f"return {num_envs} {words}, one an environment"
+                f"return {num_envs} {words}, one per environment"
             )
 
 

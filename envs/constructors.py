@@ -1,4 +1,4 @@
-"""The arguments of an environment's constructor, as far as its signature shows them."""
+"""The arguments of an environment's constructor, as far as its signature reveals them."""
 
 import inspect
 import re
@@ -19,14 +19,14 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "float": ((int, float), "a number"),
     "str": ((str,), "text"),
 }
-_NO_LIMIT = -1  # Gymnasium's `max_episode_steps` for games without a limit of steps
+_NO_LIMIT = -1  # Gymnasium's `max_episode_steps` for games without a step limit
 _OPTIONAL_TEXT = ("str | None", "None | str")
 
 
 def expected(gymnasium_id: str) -> dict[str, str]:
-    """Return a registered environment's options and a description of each; "" for other types.
+    """Return a registered environment's options, each with its type in words ("" if unknown).
 
-    Raises what importing the environment raises.
+    Raises whatever importing the environment raises.
     """
     return {name: _KINDS.get(kind, ((), ""))[1] for name, kind in _annotations(gymnasium_id)}
 
@@ -35,17 +35,17 @@ def declared_kinds(gymnasium_id: str) -> dict[str, str]:
     """Return the name of each option's type; none if the environment cannot be imported."""
     try:
         return dict(_annotations(gymnasium_id))
-    except (ImportError, gymnasium.error.Error):  # which `make` reports
+    except (ImportError, gymnasium.error.Error):  # `make` reports these
         return {}
 
 
 def value_of(text: str, kind: str = "") -> object:
     """Return the value of an option given as text.
 
-    If its type is not text, `20`, `1e5`, `0.5`, `true`, `false` and `none` are what they look like.
+    Unless the type is text, `20`, `1e5`, `0.5`, `true`, `false` and `none` get their usual meaning.
 
     Args:
-        text: what was given.
+        text: the given text.
         kind: name of the option's type; "" for none.
     """
     if kind == "str" or (kind in _OPTIONAL_TEXT and text.lower() != "none"):
@@ -65,12 +65,12 @@ def takes(gymnasium_id: str, options: Mapping[str, object]) -> bool:
     if signature is None:
         return True
     if _named_parameters(gymnasium.make_vec) & set(options):
-        return False  # `make_gymnasium` gives these itself
+        return False  # `make_gymnasium` sets these itself
     given = {**spec.kwargs, **options}
     if spec.entry_point is None:
         given["num_envs"] = 1
     else:
-        for name in _named_parameters(gymnasium.make):  # it does not pass them on
+        for name in _named_parameters(gymnasium.make):  # which it does not pass on
             given.pop(name, None)
     try:
         signature.bind(**given)
@@ -80,7 +80,7 @@ def takes(gymnasium_id: str, options: Mapping[str, object]) -> bool:
 
 
 def check_kinds(gymnasium_id: str, display: str, options: Mapping[str, object]) -> None:
-    """Raise a one-line `ValueError` for a value of another plain type than the option has."""
+    """Raise a one-line `ValueError` for a plain value that is not of the option's type."""
     for name, kind in _annotations(gymnasium_id):
         if name in options and kind in _KINDS:
             types, words = _KINDS[kind]
@@ -103,13 +103,13 @@ def check_can_draw(spec: EnvSpec, display: str) -> None:
     if parameters is not None and not any(
         one.kind == one.VAR_KEYWORD or one.name == "render_mode" for one in parameters
     ):
-        raise NoPictures(f"{display} draws no pictures: its constructor takes no render_mode")
+        raise NoPictures(f"{display} draws no pictures: its constructor has no render_mode")
 
 
 def constructor(spec: EnvSpec) -> Callable[..., Any]:
-    """Return what makes one environment, or a batch if the id has only a vector form.
+    """Return the constructor of one environment, or of a batch if the id has only a vector form.
 
-    Raises what importing the environment raises.
+    Raises whatever importing the environment raises.
     """
     entry = spec.entry_point or spec.vector_entry_point
     return load_env_creator(entry) if isinstance(entry, str) else entry

@@ -1,8 +1,8 @@
-"""The interface of all environments: a batch of streams, one `TimeStep` a step.
+"""The interface of all environments: a batch of streams, one `TimeStep` per step.
 
-A stream never ends. Where an episode (for the learner) ends, the next `TimeStep` holds the *next*
+A stream never ends. When an episode (for the learner) ends, the next `TimeStep` holds the *next*
 episode's first frame with `is_first` set, and the last reward of the old episode: `reward[t+1]`
-answers `action[t]`, also across a boundary.
+answers `action[t]`, even across a boundary.
 
 Units. An *agent step* is one decision; an *emulator frame* is one picture of the game. Without
 an emulator, one agent step is one frame.
@@ -16,7 +16,7 @@ from fastweights.host import UserError
 
 
 class BrokenEnvironment(UserError):
-    """An environment breaks Gymnasium's interface, or returns values that are not finite.
+    """An environment violates Gymnasium's interface or returns non-finite values.
 
     The message is one line that names the environment and what to change.
     """
@@ -28,9 +28,9 @@ class Episode(NamedTuple):
     env: int  # column of the batch
     index: int  # 0 for the column's first episode, 1 for the next, ...
     episode_return: float  # undiscounted, unclipped
-    life_returns: tuple[float, ...]  # one a life, in order; they sum to episode_return
+    life_returns: tuple[float, ...]  # one per life, in order; they sum to episode_return
     agent_steps: int
-    emulator_frames: int  # all frames since the game's reset, also before the first decision
+    emulator_frames: int  # all frames since the game's reset, incl. before the first decision
 
 
 class Life(NamedTuple):
@@ -43,25 +43,25 @@ class Life(NamedTuple):
 
 
 class CutOff(NamedTuple):
-    """Streams whose episode a time limit cut off, and what the agent would have seen next."""
+    """Streams whose episode was cut off by a time limit, and the next frame of each."""
 
-    streams: np.ndarray  # [N] int64, rising
+    streams: np.ndarray  # [N] int64, ascending
     frame: np.ndarray  # [N, *frame_shape], frame_dtype
 
 
 class TimeStep(NamedTuple):
     """One row of all streams, environment axis B first.
 
-    The arrays belong to the caller: no environment writes to them again.
+    The arrays belong to the caller: environments never write to them again.
     """
 
     frame: np.ndarray  # [B, *frame_shape], frame_dtype
     reward: np.ndarray  # [B] float32, unclipped; answers the previous action
-    is_first: np.ndarray  # [B] bool: forget before consuming `frame`
+    is_first: np.ndarray  # [B] bool: reset the memory before consuming `frame`
     episodes: tuple[Episode, ...]  # finished by the previous action
     lives: tuple[Life, ...]  # finished by the previous action, game over included
-    # Episodes that a time limit cut off, and that their rules did not end. None: there are none, or
-    # the environments were made without `tell_cut_off=True`.
+    # Episodes that ended by a time limit, not by the game's rules. None: there are none, or the
+    # environments were created without `tell_cut_off=True`.
     cut_off: CutOff | None = None
 
 
@@ -75,8 +75,8 @@ class Environments(Protocol):
     action_meanings: tuple[str, ...]
     frame_shape: tuple[int, ...]  # (C, H, W) for images, (N,) for vectors
     frame_dtype: np.dtype  # uint8 for images, float32 for vectors
-    frames_per_step: int  # emulator frames an agent step
-    steps_per_second: float  # agent steps a second at the game's own speed
+    frames_per_step: int  # emulator frames per agent step
+    steps_per_second: float  # agent steps per second at the game's normal speed
 
     def reset(self) -> TimeStep:
         """Restart every stream from its seed; all `is_first` are set, all rewards are zero."""
@@ -108,17 +108,17 @@ class Restorable(Protocol):
     """
 
     def snapshot(self) -> dict[str, Any] | None:
-        """Return the state of every stream: arrays, numbers, words, and lists or dicts of them.
+        """Return the state of every stream: arrays, numbers, strings, lists and dicts of these.
 
         The values belong to the caller. None if the wrapped game cannot be restored.
         """
         ...
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Restore the state that `snapshot` returned, the next random draws included.
+        """Restore the state that `snapshot` returned, including the next random draws.
 
         Raises:
-            KeyError, TypeError, ValueError: `snapshot` is of other environments.
+            KeyError, TypeError, ValueError: `snapshot` belongs to other environments.
         """
         ...
 
@@ -158,15 +158,15 @@ def check_finite(what: str, values: np.ndarray, *, name: str, seed: int, steps: 
     raise BrokenEnvironment(
         f"{name}, environment {env} (seed {seed + env}): the {what} {when} is "
         f"{values[env, *index]}{at}; observations and rewards must be finite numbers that float32 "
-        f"can hold: correct the environment, or put gymnasium.wrappers.Transform"
-        f"{what.capitalize()} around it"
+        f"can represent: fix the environment, or wrap it in gymnasium.wrappers.Transform"
+        f"{what.capitalize()}"
     )
 
 
 def check_batch(num_envs: int, seed: int) -> None:
     """Raise `ValueError` for fewer than one environment, or a seed out of range.
 
-    Environment `i` takes `seed + i`. ale-py keeps it in an int32 and ignores negative seeds.
+    Environment `i` uses `seed + i`. ale-py stores it in an int32 and ignores negative seeds.
     """
     if num_envs < 1:
         raise ValueError(f"num_envs must be at least 1, got {num_envs}")

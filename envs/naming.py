@@ -1,4 +1,4 @@
-"""Names of environments: our games, Atari games in several spellings, and Gymnasium ids."""
+"""Environment names: our games, Atari games in several spellings, and Gymnasium ids."""
 
 import importlib.util
 import re
@@ -11,15 +11,15 @@ import gymnasium
 from fastweights.envs.constructors import declared_kinds, value_of
 from fastweights.host import import_named, nearest_name
 
-# Our small games: name and registered Gymnasium id.
+# Our small games: names and registered Gymnasium ids.
 OWN_GAMES = {"Catch": "fastweights/Catch-v0", "TMaze": "fastweights/TMaze-v0"}
 
 # ALE/Qbert-v5, QbertNoFrameskip-v4, Qbert, qbert
 _ATARI_SPELLING = re.compile(r"(?:ALE/)?(\w+?)(?:NoFrameskip|Deterministic)?(?:-v[045])?")
 _SUFFIXES = re.compile(r"(?:NoF\w*)?(?:-v\d+)?$")  # misspelt ones too
-# ale-py brings these, too, but they need two players or more.
+# ale-py includes these, too, but they need two or more players.
 _MULTIPLAYER = {"combat", "joust", "maze_craze", "warlords"}
-# Packages of games outside Gymnasium, by the beginning of their ids.
+# Packages of games outside Gymnasium, by the prefix of their ids.
 _PACKAGES = {
     "MiniGrid-": "minigrid",
     "BabyAI-": "minigrid",
@@ -27,22 +27,22 @@ _PACKAGES = {
     "popgym-": "popgym",
     "Vizdoom": "vizdoom",
 }
-# Ids that begin so show agents their last action, as POPGym's baselines do in all games
+# Games with such ids show agents their last action, as POPGym's baselines do in all games
 # (Morad et al. 2023, popgym/baselines/ppo.py).
 _LAST_ACTION_IS_SEEN = ("popgym-",)
 
 
 class Name(NamedTuple):
-    """Origin of an environment: an ale-py ROM or a Gymnasium id; the other is None."""
+    """What an environment's name refers to: an ale-py ROM or a Gymnasium id; the other is None."""
 
     rom: str | None
-    gymnasium_id: str | None  # with its module, if the user gave one
+    gymnasium_id: str | None  # with its module, if one was given
     display: str  # name for messages and logs
 
     def options_of(self, texts: Mapping[str, str]) -> dict[str, object]:
         """Return options given as text, with the types that the constructor declares.
 
-        Where it declares none, and for Atari, a text that looks like a number is a number.
+        If it declares none, and for Atari, text that looks like a number becomes a number.
         """
         kinds = declared_kinds(self.gymnasium_id) if self.gymnasium_id and texts else {}
         return {name: value_of(text, kinds.get(name, "")) for name, text in texts.items()}
@@ -66,7 +66,7 @@ def resolve(name: str) -> Name:
     Case and underscores do not matter in an Atari game's name.
 
     Raises:
-        ValueError: an unknown name (the message has the nearest known name), or a module that
+        ValueError: an unknown name (the message suggests the closest known name), or a module that
             cannot be imported.
     """
     if name in OWN_GAMES:
@@ -81,7 +81,7 @@ def resolve(name: str) -> Name:
 def shows_last_action(name: str) -> bool:
     """Return the default of `--feed-last-action` for the environment `name`.
 
-    Depends on the name alone, so that the environment's module need not be importable.
+    It depends only on the name, so that the environment's module need not be importable.
     """
     return name.rpartition(":")[2].startswith(_LAST_ACTION_IS_SEEN)
 
@@ -94,7 +94,7 @@ def _is_registered(name: str) -> bool:
 
 
 def _registered() -> set[str]:
-    """Return Gymnasium's ids without Atari's: ale-py registers Atari only once it is imported."""
+    """Return Gymnasium's ids without Atari's, which ale-py registers only once it is imported."""
     specs = gymnasium.registry.items()
     return {name for name, spec in specs if not str(spec.entry_point).startswith("ale_py")}
 
@@ -128,22 +128,22 @@ def _unknown(name: str) -> str:
     match = _ATARI_SPELLING.fullmatch(name)
     if match and _squash(match[1]) in map(_squash, _MULTIPLAYER):
         return (
-            f"{name} takes two players or more, and only single-player games are supported: choose "
-            "a game such as Qbert; --list-envs shows them all"
+            f"{name} needs two or more players, and only single-player games are supported: choose "
+            "a game such as Qbert; --list-envs shows all"
         )
     if package := _package_of(name):
         missing = importlib.util.find_spec(package) is None
-        first = f"which is not installed: pip install {package}, then" if missing else "so give"
+        first = f"which is not installed: pip install {package}, then use" if missing else "so use"
         return f"{name} comes with the package {package}, {first} --env {package}:{name}"
     module, _, own = name.rpartition(":")
     if module:
         there = ", ".join(sorted(_registered_by(module))) or "none"
-        return f"{module} registers no game {own!r}; its games: {there}"
+        return f"{module} registers no game named {own!r}; its games: {there}"
     known = (*names(), *_registered())
     spellings = (name, name.removeprefix("ALE/"), _SUFFIXES.sub("", name))
     near = filter(None, (nearest_name(spelling, known) for spelling in spellings))
     meant = ", ".join(dict.fromkeys(near))
-    give = f"did you mean {meant}? Give" if meant else "give"
+    give = f"did you mean {meant}? Use" if meant else "use"
     return (
         f"unknown environment {name!r}: {give} an Atari game (Qbert), "
         f"{' or '.join(OWN_GAMES)}, or a registered Gymnasium id (CartPole-v1, my_module:MyGame-v0)"
@@ -151,7 +151,7 @@ def _unknown(name: str) -> str:
 
 
 def _package_of(name: str) -> str | None:
-    """Return the known package that has `name`, unless its games are registered already."""
+    """Return the known package that provides `name`, unless its games are already registered."""
     for start, package in _PACKAGES.items():
         if name.startswith(start) and not any(one.startswith(start) for one in _registered()):
             return package

@@ -1,4 +1,4 @@
-"""Conversion of Gymnasium observations to two kinds of frame: uint8 images and float vectors."""
+"""Conversion of Gymnasium observations to two kinds of frames: uint8 images and float vectors."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from fastweights.host import one_line
 
 SUPPORTED = (
     "images (Box, uint8, 2 or 3 axes), vectors (other Boxes, up to 2 axes), Discrete, "
-    "MultiDiscrete, MultiBinary, and Tuple and Dict of all these but images"
+    "MultiDiscrete, MultiBinary, and Tuple and Dict of all of these except images"
 )
 
 
@@ -27,30 +27,34 @@ class FrameFormat(NamedTuple):
 def frame_format(space: Space, name: str = "this environment") -> FrameFormat:
     """Return the conversion of observations of `space` to frames.
 
-    - uint8 images: [H, W] -> [1, H, W]. Of three axes, the shorter of the first and the last is
-      taken for the channels, and [H, W, C] becomes [C, H, W]. Values stay 0..255.
-    - All other spaces, also nested: the float32 vector of `gymnasium.spaces.flatten`, with
-      Discrete and the components of MultiDiscrete one-hot. Bytes (uint8, as in Atari's RAM) are
-      divided by their upper bound, so that they lie in [0, 1] as pictures do in a stem.
+    - uint8 images: [H, W] -> [1, H, W]. With three axes, the shorter of the first and the last is
+      taken to be the channels, and [H, W, C] becomes [C, H, W]. Values stay in 0..255.
+    - All other spaces, including nested ones: the float32 vector of `gymnasium.spaces.flatten`,
+      with Discrete and the components of MultiDiscrete one-hot. Bytes (uint8, as in Atari's RAM)
+      are divided by their upper bound, so that they lie in [0, 1], as images do in a stem.
 
     Args:
         space: observation space of one environment.
         name: the environment's name in error messages.
 
     Raises:
-        ValueError: another space. The message says what is supported, and which wrapper helps.
+        ValueError: an unsupported space. The message says what is supported and which wrapper
+            helps.
     """
     is_image = _is_image(space)
     odd = None if is_image else _unsupported(space)
     if odd is not None:
         inside = "" if odd is space else f", with {in_one_line(odd)} inside"
         raise ValueError(
-            f"{name} has observations of {in_one_line(space)}{inside}, which are not supported: "
-            f"{SUPPORTED} are; wrap it in gymnasium.wrappers.{_wrapper(space)}"
+            f"{name} has the observation space {in_one_line(space)}{inside}, which is not "
+            f"supported; supported are {SUPPORTED}; wrap the environment in "
+            f"gymnasium.wrappers.{_wrapper(space)}"
         )
     size = flatdim(space)
     if size == 0:
-        raise ValueError(f"{name} has observations of {in_one_line(space)}, which hold no numbers")
+        raise ValueError(
+            f"{name} has the observation space {in_one_line(space)}, which holds no numbers"
+        )
     if is_image:
         return _image(space.shape)
     return FrameFormat((size,), np.dtype(np.float32), _flattener(space))
@@ -66,7 +70,7 @@ def _is_image(space: Space) -> bool:
 
 
 def _unsupported(space: Space) -> Space | None:
-    """Return the first part of `space` that cannot become a vector; None if all parts can."""
+    """Return the first part of `space` that cannot become part of a vector; None if all can."""
     if isinstance(space, Tuple | Dict):
         return next(filter(None, map(_unsupported, parts(space))), None)
     if isinstance(space, Box):
@@ -75,7 +79,7 @@ def _unsupported(space: Space) -> Space | None:
 
 
 def _wrapper(space: Space) -> str:
-    """Return the Gymnasium wrapper that turns `space` into a supported space."""
+    """Return the Gymnasium wrapper that converts `space` to a supported space."""
     if isinstance(space, Box) and space.dtype == np.uint8:
         return "ReshapeObservation"  # turns a stack of pictures into channels
     return "FlattenObservation" if space.is_np_flattenable else "TransformObservation"
@@ -95,9 +99,9 @@ def _image(shape: tuple[int, ...]) -> FrameFormat:
 
 
 def _is_channels_first(shape: tuple[int, ...]) -> bool:
-    """Return whether a picture's channels are its first axis, and not its last.
+    """Return whether an image's channels are its first axis rather than its last.
 
-    Channels differ from height and width if these are equal; otherwise their axis is the shorter.
+    If height and width are equal, the channels are the axis that differs; otherwise, the shorter.
     """
     first, middle, last = shape
     if first != last and middle in (first, last):
@@ -137,7 +141,7 @@ def _flattener(space: Space) -> Callable[[Any], Float[np.ndarray, "B N"]]:
 
 
 def _one_hot(sizes: np.ndarray, starts: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """Return one-hot encoding of integers [B] or [B, ...], each with its own range and start."""
+    """Return a one-hot encoder of integers [B] or [B, ...], each with its own range and start."""
     sizes, starts = sizes.astype(np.int64), starts.astype(np.int64)
     width = int(sizes.sum())
     shift = np.cumsum(sizes) - sizes - starts

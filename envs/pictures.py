@@ -1,4 +1,4 @@
-"""What a game's `render()` returns, as pictures for clips and films."""
+"""Conversion of a game's `render()` output to pictures for clips and films."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,21 +10,21 @@ from fastweights.envs.interface import BrokenEnvironment
 
 
 class NoPictures(ValueError):
-    """A game draws no pictures, or not on this machine; the message is one line."""
+    """A game draws no pictures, or cannot draw on this machine; the message is one line."""
 
 
 def as_pictures(
     rendered: Sequence[Any], name: str, shape: tuple[int, ...] | None
 ) -> UInt8[np.ndarray, "B H W 3"]:
-    """Return the pictures in colour: grey is repeated, and transparency is left out.
+    """Return the pictures in colour; grey is repeated, and transparency is dropped.
 
     Args:
-        rendered: what `render()` returned, one picture for each game.
+        rendered: result of `render()`, one picture per game.
         name: the environment's name in error messages.
-        shape: the shape in colour that they must have; None for that of the first.
+        shape: required shape in colour; None for the shape of the first picture.
 
     Raises:
-        BrokenEnvironment: not a picture for each game, or one of another shape.
+        BrokenEnvironment: not one picture per game, or a picture of another shape.
     """
     if rendered is None:
         raise BrokenEnvironment(f"{name}: render() returned None: return a picture")

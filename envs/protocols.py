@@ -5,8 +5,8 @@
   (arXiv:1507.06527).
 - Machado et al. 2018, Revisiting the Arcade Learning Environment (JAIR 61).
 
-Common to all: 84x84 grey pictures, maximum over the last two of four frames, stack of four
-(Mnih et al. 2015, Methods).
+Common to all: 84x84 grey pictures, maximum over the last two of four frames, stacks of four (Mnih
+et al. 2015, Methods).
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from fastweights.host import did_you_mean
 
 HALF_AN_HOUR = 108_000  # emulator frames at 60 Hz (Hessel et al. 2018)
 
-# ale-py takes C ints; larger values stop games from being played, or exceed memory.
+# ale-py takes C ints; larger values would make games unplayable or exceed memory.
 _RANGES = {
     "frame_skip": range(1, 1001),
     "frame_stack": range(1, 257),
@@ -28,26 +28,26 @@ _RANGES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """All settings of Atari that a score depends on."""
+    """All Atari settings that scores depend on."""
 
-    frame_skip: int = 4  # emulator frames an agent step, one action for all (Mnih et al. 2015)
+    frame_skip: int = 4  # emulator frames per agent step, all with one action (Mnih et al. 2015)
     max_pool: bool = True  # maximum over the step's last two frames (Mnih et al. 2015)
-    frame_stack: int = 4  # pictures an observation, oldest first (Mnih et al. 2015)
+    frame_stack: int = 4  # pictures per observation, oldest first (Mnih et al. 2015)
     # Probability, at each emulator frame, that the previous action is repeated
     # (Machado et al. 2018: 0.25).
     sticky: float = 0.0
     # Probability, at each agent step, that the newest picture is blank (all zero). It stays blank
-    # for as long as it is in the stack (Hausknecht and Stone 2015: 0.5, with single pictures).
+    # as long as it is in the stack (Hausknecht and Stone 2015: 0.5, with single pictures).
     flicker: float = 0.0
     # A game starts after `draw` emulator frames without a decision, draw uniform in
     # 0 .. noop_max - 1 (ale-py's convention; Mnih et al. 2015: up to 30). 0 for none.
     noop_max: int = 30
     # Press FIRE in the first of these frames if the game has the button: some games do not start
-    # without it. Only at a game's reset: after a lost life the agent must press it.
+    # without it. This happens only at a game's reset; after a lost life, the agent must press it.
     fire_at_reset: bool = True
     full_action_set: bool = False  # all 18 actions (Machado et al. 2018), or the game's minimal set
     # A lost life ends an episode for the learner (memory reset, zero bootstrap) while the game
-    # goes on (Mnih et al. 2015; Machado et al. 2018 advise against it).
+    # continues (Mnih et al. 2015; Machado et al. 2018 advise against it).
     life_signal: bool = True
     # Time limit of a game in emulator frames, counted from the first decision. None: no limit.
     max_frames: int | None = HALF_AN_HOUR
@@ -88,15 +88,15 @@ PROTOCOLS: dict[str, Protocol] = {
     # Scores are returns of full games; a lost life ends an episode for the learner, as published.
     "full-game": Protocol(),
     # The published evaluation: a score is the return of one life. Three differences remain: the
-    # published wrappers draw 1 to 30 no-ops, here there are 0 to 29; they press FIRE after the
-    # no-ops and again after each lost life, whereas ale-py presses it once a game, before them; and
+    # published wrappers draw 1 to 30 no-ops, ours 0 to 29; they press FIRE after the no-ops and
+    # again after each lost life, whereas ale-py presses it once per game, before the no-ops; and
     # the publication sets no time limit (docs/evaluation.md).
     "published": Protocol(score="life"),
     # Recommended by Machado et al. 2018 for comparing agents.
     "machado": Protocol(
         sticky=0.25, noop_max=0, fire_at_reset=False, full_action_set=True, life_signal=False
     ),
-    # No-op starts (Mnih et al. 2015) and the 30-minute cap of most later tables.
+    # No-op starts (Mnih et al. 2015) and the 30-minute limit of most later tables.
     "noop30": Protocol(fire_at_reset=False, life_signal=False),
 }
 

@@ -1,14 +1,14 @@
-"""T-maze: remember a cue through a corridor, then turn to the side that it names.
+"""T-maze: remember a cue through a corridor, then turn to the side that it indicated.
 
                              left
-    start                     |         The first frame, and no other, shows the cue. Then
-      o  .  .  .  .  .  .  .  +         `corridor` steps forward to the junction, where the
-                              |         frame does not depend on the cue.
+    start                     |         Only the first frame shows the cue. Then `corridor`
+      o  .  .  .  .  .  .  .  +         steps lead to the junction, where the frame does
+                              |         not depend on the cue.
                              right
 
-An agent without memory turns to the wrong side in half of the games and earns 0 on average. With
-memory it earns 1. Source: Bakker 2002, Reinforcement Learning with Long Short-Term Memory (NIPS
-14), with its penalty for standing still; rewards are 1 and -1 here, 4 and -0.1 there.
+An agent without memory turns to the wrong side in half of the games and scores 0 on average. With
+memory it scores 1. Source: Bakker 2002, Reinforcement Learning with Long Short-Term Memory (NIPS
+14), including its penalty for standing still; rewards are 1 and -1 here, 4 and -0.1 there.
 """
 
 import numpy as np
@@ -24,10 +24,10 @@ class TMaze(VectorGame):
     """A batch of T-mazes.
 
     Observation: float32 [4], (cue left, cue right, in the corridor, at the junction).
-    Actions: forward, left, right. A turn in the corridor and forward at the junction stand still,
-    with a reward of -0.1. A turn at the junction ends the game: +1 to the side of the cue, else -1.
-    A game is truncated after `corridor + 10` steps, nine more than it takes. So an episode's return
-    is above zero exactly where the agent turned to the side of the cue.
+    Actions: forward, left, right. Turning in the corridor, or going forward at the junction, has no
+    effect and a reward of -0.1. Turning at the junction ends the game: +1 on the side of the cue,
+    else -1. A game is truncated after `corridor + 10` steps, nine more than needed. So an episode's
+    return is above zero exactly if the agent turned to the side of the cue.
 
     Args:
         num_envs: number of games.
@@ -73,7 +73,7 @@ class TMaze(VectorGame):
         return self._position == self.corridor
 
     def _cells(self):
-        """Draw the maze dark, the agent blue, the prize green and the cue, while shown, red."""
+        """Draw the maze dark, the agent blue, the prize green and the cue (while shown) red."""
         cells = np.full((self.num_envs, 5, self.corridor + 3), INK)
         cells[:, 2, 1:-1] = PAPER
         cells[:, 1:4, -2] = PAPER

@@ -18,15 +18,15 @@ Observations = Float[np.ndarray, "B N"] | UInt8[np.ndarray, "B 1 H W"]
 
 
 class VectorGame(VectorEnv, ABC):
-    """A batch of games with discrete actions and autoreset in the same step.
+    """A batch of games with discrete actions and same-step autoreset.
 
-    Each game has its own generator, so its course depends on its seed and actions, not on the
-    number of games. A subclass defines `_begin`, `_advance`, `_observe` and `_cells`.
+    Each game has its own random generator, so its course depends on its seed and actions, not on
+    the number of games. Subclasses define `_begin`, `_advance`, `_observe` and `_cells`.
 
     Args:
         num_envs: number of games, B.
         observation_space: space of one game.
-        action_meanings: one word an action.
+        action_meanings: one word per action.
         render_mode: `rgb_array` for `render`, or None.
 
     Raises:
@@ -63,10 +63,10 @@ class VectorGame(VectorEnv, ABC):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict | None = None
     ) -> tuple[Observations, dict]:
-        """Begin all games; `seed` s gives game `i` the seed `s + i`, as Gymnasium does.
+        """Start all games; `seed` s gives game `i` the seed `s + i`, as in Gymnasium.
 
-        Without a seed the generators continue; the first time, they start from entropy. The same
-        holds for a game whose seed in a list is None. No `options` are supported.
+        Without a seed, the generators continue; the first time, they start from entropy. The same
+        holds for games whose seed in a list is None. No `options` are supported.
 
         Raises:
             ValueError: a list of seeds whose length is not `num_envs`.
@@ -110,7 +110,7 @@ class VectorGame(VectorEnv, ABC):
         return observation, reward, terminated, truncated, info
 
     def snapshot(self) -> dict[str, Any]:
-        """Return every array of the game, and its generators; see `Restorable.snapshot`."""
+        """Return all arrays of the games, and their generators; see `Restorable.snapshot`."""
         generators = [generator.bit_generator.state for generator in self._generators]
         return {"arrays": {k: v.copy() for k, v in self._arrays().items()}, "draws": generators}
 
@@ -119,7 +119,7 @@ class VectorGame(VectorEnv, ABC):
         arrays, generators = self._arrays(), [np.random.default_rng() for _ in range(self.num_envs)]
         for name, array in arrays.items():
             if snapshot["arrays"][name].shape != array.shape:
-                raise ValueError(f"another number of games: {name} is of another shape")
+                raise ValueError(f"another number of games: {name} has another shape")
         for generator, state in zip(generators, snapshot["draws"], strict=True):
             generator.bit_generator.state = state
         for name, array in arrays.items():
@@ -143,7 +143,7 @@ class VectorGame(VectorEnv, ABC):
 
     @abstractmethod
     def _begin(self, where: Bool[np.ndarray, " B"]) -> None:
-        """Start the games in `where` anew."""
+        """Restart the games in `where`."""
 
     @abstractmethod
     def _advance(

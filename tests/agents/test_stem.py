@@ -206,7 +206,7 @@ def test_a_precision_must_be_chosen(precision):
     ("name", "shape"), [("resnet", (4,)), ("shallow", (10, 10)), ("shallow", (4, 19, 84))]
 )
 def test_unfit_frames_are_named_in_one_line(name, shape):
-    with pytest.raises(ValueError, match=f"{name}.*pictures") as error:
+    with pytest.raises(ValueError, match=f"{name}.*images") as error:
         build_stem(name, shape)
     assert str(shape) in str(error.value)
     assert "\n" not in str(error.value)

@@ -204,12 +204,12 @@ def test_other_observations_are_refused_in_one_line(space):
     "space", [Box(0, 1, (0,)), Box(0, 255, (0, 84), np.uint8), Tuple((Box(0, 1, (0,)),))]
 )
 def test_observations_without_numbers_are_refused(space):
-    with pytest.raises(ValueError, match=r"Empty-v0 has observations of .*, which hold no numbers"):
+    with pytest.raises(ValueError, match=r"Empty-v0 has the observation space .* no numbers"):
         frame_format(space, "Empty-v0")
 
 
 def test_other_actions_are_refused():
-    with pytest.raises(ValueError, match=r"Pendulum-v1 has actions of Box.*Discrete"):
+    with pytest.raises(ValueError, match=r"Pendulum-v1 has the action space Box.*Discrete"):
         envs.make("Pendulum-v1", 1)
 
 

@@ -80,7 +80,7 @@ def test_hopeless_names_are_value_errors_too(name):
 
 @pytest.mark.parametrize("name", ["Combat", "combat", "ALE/MazeCraze-v5", "WarlordsNoFrameskip-v4"])
 def test_a_game_for_several_players_is_known_and_refused(name):
-    with pytest.raises(ValueError, match=f"^{name} takes two players or more.*such as Qbert"):
+    with pytest.raises(ValueError, match=f"^{name} needs two or more players.*such as Qbert"):
         resolve(name)
 
 
@@ -89,7 +89,7 @@ def test_a_game_for_several_players_is_known_and_refused(name):
     [("MiniGrid-MemoryS7-v0", "minigrid"), ("BabyAI-GoToRedBall-v0", "minigrid")],
 )
 def test_a_package_that_is_not_installed_is_named_with_how_to_get_it(name, package):
-    how = f"pip install {package}, then --env {package}:{name}"
+    how = f"pip install {package}, then use --env {package}:{name}"
     with pytest.raises(ValueError, match=f"^{name} comes with the package {package}.*: {how}$"):
         resolve(name)
     with pytest.raises(ValueError, match=f"cannot import .*; pip install {package}$"):
@@ -99,7 +99,7 @@ def test_a_package_that_is_not_installed_is_named_with_how_to_get_it(name, packa
 def test_a_package_that_is_installed_is_to_be_named(tmp_path, monkeypatch):
     (tmp_path / "vizdoom.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ValueError, match=r"so give --env vizdoom:VizdoomTakeCover-v1$"):
+    with pytest.raises(ValueError, match=r"so use --env vizdoom:VizdoomTakeCover-v1$"):
         resolve("VizdoomTakeCover-v1")
 
 
@@ -122,7 +122,9 @@ def test_a_module_s_own_games_are_listed(tmp_path, monkeypatch):
         "gymnasium.register('Mine-v1', entry_point='games_of_mine:Game')\n"
     )
     try:
-        with pytest.raises(ValueError, match="games_of_mine registers no game 'Mine-v2'") as raised:
+        with pytest.raises(
+            ValueError, match="games_of_mine registers no game named 'Mine-v2'"
+        ) as raised:
             resolve("games_of_mine:Mine-v2")
         assert "its games: Mine-v0, Mine-v1" in str(raised.value)
     finally:

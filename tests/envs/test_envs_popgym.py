@@ -54,7 +54,7 @@ def test_a_game_is_played_reproducibly_and_pays_within_the_clipping(name):
 
 @pytest.mark.parametrize("name", sorted(CONTINUOUS))
 def test_continuous_actions_are_refused_with_what_would_help(name):
-    with pytest.raises(ValueError, match=r"Box.*which are continuous: .*DiscretizeAction$"):
+    with pytest.raises(ValueError, match=r"Box.*whose actions are continuous: .*DiscretizeAction$"):
         envs.make(f"popgym:{name}", 1)
 
 

@@ -108,7 +108,7 @@ def test_a_picture_s_channels_are_its_first_axis_for_the_network(shape, channels
 
 
 def test_what_stands_inside_is_named():
-    with pytest.raises(ValueError, match=r"Dict\(.*, with Text\(.*\) inside, which are not"):
+    with pytest.raises(ValueError, match=r"Dict\(.*, with Text\(.*\) inside, which is not"):
         frame_format(Dict(says=Text(5), at=Discrete(3)))
 
 
@@ -205,13 +205,13 @@ def test_numbers_outside_their_range_are_refused(space, observation, says):
 @pytest.mark.parametrize(
     ("space", "says"),
     [
-        (Box(-1, 1, (2,)), "which are continuous: .*wrappers.DiscretizeAction$"),
-        (MultiDiscrete([5] * 5), "which have 3,125 combinations: .*at most 1,024.*TransformAction"),
-        (MultiBinary(2), "which are not discrete: .*wrappers.TransformAction$"),
+        (Box(-1, 1, (2,)), "whose actions are continuous: .*wrappers.DiscretizeAction$"),
+        (MultiDiscrete([5] * 5), "have 3,125 combinations: .*at most 1,024.*TransformAction"),
+        (MultiBinary(2), "whose actions are not discrete: .*wrappers.TransformAction$"),
     ],
 )
 def test_other_actions_are_refused_in_one_line(space, says):
-    with pytest.raises(ValueError, match=f"^Mine has actions of .*{says}") as raised:
+    with pytest.raises(ValueError, match=f"^Mine has the action space .*{says}") as raised:
         action_format(space, "Mine")
     assert "\n" not in str(raised.value)
 

@@ -216,7 +216,7 @@ def test_a_bug_of_the_environments_own_keeps_its_traceback_and_leaves_no_folder(
 def test_a_space_that_is_refused_has_a_wrapper_that_helps(space, says, train):
     said, folders = train(**space)
     assert said.startswith(f"error: {GAME} has ") and said.count("\n") == 1
-    assert f"wrap it in {says}" in said
+    assert f"wrap the environment in {says}" in said
     assert not folders
 
 

@@ -28,7 +28,7 @@ def test_a_game_is_trained_resumed_and_tested(given, fed, tmp_path, capsys):
     played = ["--env", GAME, "--episodes", "2", "--repeats", "1"]
     assert evaluate.main([str(run), *played]) == 0
     said = capsys.readouterr()
-    no_clip = f"note: no clip: {GAME} draws no pictures: its constructor takes no render_mode"
+    no_clip = f"note: no clip: {GAME} draws no pictures: its constructor has no render_mode"
     assert [line for line in said.err.splitlines() if "clip" in line] == [no_clip]
     (file,) = (run / "evaluations").glob("*.json")
     assert [game["agent_steps"] for game in json.loads(file.read_text())["episodes"]] == [103] * 2
