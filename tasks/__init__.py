@@ -1,6 +1,6 @@
 """Supervised tasks for the same memories: token sequences with target answers.
 
-A new task is one file and one line here; a new formal language, two in `formal_languages`.
+To add a task, write its file and list it here; for a formal language, see `formal_languages`.
 """
 
 from fastweights.tasks.baselines import baseline_accuracies

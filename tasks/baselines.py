@@ -1,4 +1,4 @@
-"""Baselines without memory, and the task's rival machines."""
+"""Accuracies of memoryless baselines and of a task's rival machines."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from fastweights.tasks.sequences import Sequences
 from fastweights.tasks.task import UNASKED, Sample, Task
 
-Guess = Callable[[Sample], Sequence[int]]  # returns an answer at every position, as numbers
+Guess = Callable[[Sample], Sequence[int]]  # returns the number of an answer for every position
 
 
 def baseline_accuracies(
     task: Task, learned: Sequences, tested: Sequences
 ) -> dict[str, dict[str, float]]:
-    """Return the accuracies of each baseline on `tested`, by its name.
+    """Return the accuracies of each baseline on `tested`, by the baseline's name.
 
-    Two baselines give the commonest answer of `learned`: always, or after each word. The others are
-    the task's `rivals`.
+    The first baseline always gives the most common answer in `learned`; the second gives the most
+    common answer after each word. The others are the task's `rivals`.
     """
     samples = tested.samples()
     guesses = _commonest(task, learned.samples()) | _rivals(task)
@@ -32,7 +32,7 @@ def _commonest(task: Task, samples: Sequence[Sample]) -> dict[str, Guess]:
     always = Counter(target for _, target in pairs).most_common(1)[0][0]
     counts = Counter(pairs)
     after = dict.fromkeys(range(len(task.words)), always)
-    for (word, target), _ in reversed(counts.most_common()):  # the commonest overwrites the others
+    for (word, target), _ in reversed(counts.most_common()):  # the most common comes last and wins
         after[word] = target
     return {
         "always the commonest answer": lambda sample: [always] * len(sample.tokens),

@@ -1,12 +1,12 @@
-"""Code execution: read a program once and answer what every `print` prints.
+"""Code execution: read a program once and give the value that each `print` prints.
 
     x = 3 ; y = 7 ; x ++ ; if y < 6 : print x ; print x ;
     _ _ _ _ _ _ _ _ _ _  _ _  _ _ _ _ _     _ _ _     _ 4
 
 At the `;` of an executed `print` the answer is the value; everywhere else it is `_`. The first
 statement assigns and the last prints. Each other statement is, with equal probability, an
-assignment, an increment or decrement, a print, or a condition on one of these. A statement that
-would take a value out of [-8, 16] is drawn again.
+assignment, an increment or decrement, a print, or one of these under a condition. A statement that
+would move a value outside [-8, 16] is redrawn.
 Source: Irie et al. 2021, section 4.2 and appendix B.1, after Fan et al. 2020.
 """
 
@@ -91,7 +91,7 @@ class CodeExecution(Task):
 
     def statistics(self, samples: Sequence[Sample]) -> list[Statistic]:
         printed = [[t for t in sample.targets if t != self.blank] for sample in samples]
-        values = [target - 1 for targets in printed for target in targets]  # 0: the lowest
+        values = [target - 1 for targets in printed for target in targets]  # 0: the lowest value
         return [
             Statistic(
                 "length, min / mean / max",

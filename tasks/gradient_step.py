@@ -1,4 +1,4 @@
-"""One step of an optimiser at a given learning rate, with the gradient's norm limited."""
+"""One optimiser step at a given learning rate, with the gradient clipped by its norm."""
 
 import math
 
@@ -7,15 +7,15 @@ from torch import nn
 
 
 def gradient_step(optimiser: torch.optim.Optimizer, rate: float, clip: float) -> float:
-    """Take a step, unless the gradient is not finite: then all weights stay as they are.
+    """Take a step, or leave all weights unchanged if the gradient is not finite.
 
     Args:
-        optimiser: of one group of weights, which have their gradients.
+        optimiser: an optimiser with one parameter group whose gradients are computed.
         rate: the learning rate.
-        clip: largest norm of the gradient; 0: no limit.
+        clip: maximum norm of the gradient; 0: no limit.
 
     Returns:
-        The norm of the gradient before it was limited. If it is not finite, no step was taken.
+        The norm of the gradient before clipping. If it is not finite, no step was taken.
     """
     (group,) = optimiser.param_groups
     group["lr"] = rate

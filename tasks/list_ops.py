@@ -1,9 +1,9 @@
-"""Sequential ListOps: read a nested list of operations once, answer its value at the last bracket.
+"""Sequential ListOps: read a nested list of operations once, give its value at the last bracket.
 
     [MAX 6 1 [FIRST 2 3 ] 0 [MIN 4 7 1 ] ]  ->  6, at depth 2
 
-An operation has 2 to 5 arguments. Each is an operation with probability 1/4, and else a digit. A
-tree is kept if its operations nest exactly `depth` deep. Only the last position asks for an answer.
+An operation has 2 to 5 arguments. Each is an operation with probability 1/4, otherwise a digit. A
+tree is kept if its operations nest exactly `depth` deep. Only the last position has a target.
 Source: Irie et al. 2021, section 4.3 and appendix B.3, after Nangia & Bowman 2018.
 """
 
@@ -31,13 +31,13 @@ OPERATIONS: dict[str, Callable[[list[int]], int]] = {
 END = "]"
 DIGITS = tuple("0123456789")
 OPERATION_SHARE = 0.25  # probability that an argument is an operation
-DEEPEST = 19  # below the 19th operation the published generator draws digits only
-RAREST = 1e-4  # smallest share of drawn trees; below it a thousand sequences take minutes to hours
+DEEPEST = 19  # below the 19th operation, the published generator draws only digits
+RAREST = 1e-4  # smallest share of trees kept; below it, 1,000 sequences take minutes to hours
 PAPER_LENGTHS = {10: "37 / 98 / 364", 15: "61 / 185 to 190 / 676"}
 
 
 def shallow_value(words: Sequence[str], level: int) -> int | None:
-    """Return a list's value without operations below `level`; None if there are no others."""
+    """Return a list's value without operations below `level`; None if nothing else is left."""
     open_lists: list[tuple[str, list[int]]] = []
     for word in words:
         if word in OPERATIONS:
@@ -82,11 +82,11 @@ class ListOps(Task):
 
     @property
     def share(self) -> float:
-        """The share of drawn trees that nest exactly `depth` deep."""
+        """The fraction of drawn trees that nest exactly `depth` deep."""
         return self._share_at_most(self.depth) - self._share_at_most(self.depth - 1)
 
     def _share_at_most(self, depth: int) -> float:
-        """Return the share of drawn trees that nest at most `depth` deep, from the bottom up."""
+        """Return the fraction of drawn trees that nest at most `depth` deep."""
         counts, share = range(2, self.max_arguments + 1), 0.0
         for level in range(depth, 0, -1):
             argument = 1 - OPERATION_SHARE * (1 - share) if level < DEEPEST else 1.0

@@ -1,4 +1,4 @@
-"""Sequence model: embedding, core, output layer; reads words and answers at every position.
+"""Sequence model of embedding, core and output layer: reads words, answers at every position.
 
     x = embedding(word);  y = core.unroll(x);  logits = W y + b
 
@@ -18,20 +18,20 @@ from fastweights.host import check_range
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """Options of a sequence model; `embedding` is the size of a word's vector."""
+    """Options of a sequence model; `embedding` is the size of a word vector."""
 
     core: str
     core_options: tuple[tuple[str, Any], ...] = ()  # changes to the core's published defaults
     embedding: int = 128
-    dropout: float = 0.0  # of the embedding and of the core's output
+    dropout: float = 0.0  # applied to the embedding and to the core's output
     decoder: int = 0  # hidden units of a layer before the answer; 0: no such layer
 
 
 class SequenceModel(nn.Module):
-    """A core between a vocabulary of `words` and one of `answers`; fresh at position 0.
+    """A core that maps `words` input types to `answers` output types; its state starts fresh.
 
     Raises:
-        ValueError: an option out of its range; one line.
+        ValueError: an option is out of range; one line.
     """
 
     def __init__(self, words: int, answers: int, config: ModelConfig):
@@ -54,12 +54,12 @@ class SequenceModel(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "T B"], asked: Bool[Tensor, "T B"]
     ) -> Float[Tensor, "asked answers"]:
-        """Return logits at the positions that ask for answers, ordered as `asked.nonzero()`."""
+        """Return logits at the positions in `asked`, in the order of `asked.nonzero()`."""
         is_first = torch.zeros_like(asked)
         state = self.core.initial_state(tokens.shape[1])
         y, _ = self.core.unroll(self.dropout(self.embedding(tokens)), state, is_first)
         return self.answer(self.dropout(y[asked]))
 
     def answer(self, y: Float[Tensor, "*batch E"]) -> Float[Tensor, "*batch answers"]:
-        """Return the logits of the core's outputs."""
+        """Return the logits for the core's outputs."""
         return self.output(self.hidden(y))

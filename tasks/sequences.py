@@ -1,4 +1,4 @@
-"""Data sets of a task: splits without a common sequence, stored flat, batched by length."""
+"""Data sets of a task: splits that share no sequence, stored flat and batched by length."""
 
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
@@ -10,9 +10,9 @@ from torch import Tensor
 
 from fastweights.tasks.task import UNASKED, Sample, Task
 
-POSITIONS_AT_ONCE = 2**14  # positions of a batch in evaluation: bounds its memory
+POSITIONS_AT_ONCE = 2**14  # largest number of positions in an evaluation batch; bounds its memory
 POOL = 16  # batches that are sorted by length together
-DRAWS_FOR_A_NEW_ONE = 1000  # attempts before a task counts as out of new sequences
+DRAWS_FOR_A_NEW_ONE = 1000  # attempts before a task is considered out of new sequences
 
 
 class Batch(NamedTuple):
@@ -42,7 +42,7 @@ class Sequences(NamedTuple):
 
     @classmethod
     def join(cls, parts: Sequence["Sequences"]) -> "Sequences":
-        """Return all sequences of `parts`, in their order."""
+        """Concatenate `parts` in order."""
         return cls(*(torch.cat(same) for same in zip(*parts, strict=True)))
 
     def samples(self) -> list[Sample]:
@@ -57,7 +57,7 @@ class Sequences(NamedTuple):
         ]
 
     def batch(self, chosen: Int[Tensor, " B"]) -> Batch:
-        """Return the sequences with these numbers."""
+        """Return the sequences with these indices as a padded batch."""
         lengths = self.lengths[chosen]
         starts = (self.lengths.cumsum(0) - self.lengths)[chosen]
         positions = torch.arange(int(lengths.max()))[:, None]
@@ -75,9 +75,10 @@ def draw_splits(
     seed: int,
     tick: Callable[[], None] = lambda: None,
 ) -> dict[str, Sequences]:
-    """Draw `sizes[split]` sequences of each split, no sequence twice; call `tick` after each.
+    """Draw `sizes[split]` distinct sequences for each split; call `tick` after each sequence.
 
-    A split of a task with few sequences has all of them; training draws from them repeatedly.
+    If a task has few sequences, a held-out split contains all of them, and training draws from its
+    own with replacement.
 
     Raises:
         ValueError: impossible settings, or too few different sequences; one line.
@@ -125,7 +126,7 @@ def shuffled_batches(
 
     Sequences are shuffled and sorted by length within pools of `pool` batches; then the batches are
     shuffled. This needs little padding, and batches differ between epochs. The last batch of a pool
-    may be smaller. With a pool of one batch, batches have sequences of any lengths.
+    may be smaller. With a pool of one batch, a batch mixes all lengths.
     """
     order = torch.randperm(len(lengths), generator=generator)
     batches = [
@@ -139,8 +140,7 @@ def shuffled_batches(
 def sorted_batches(lengths: Int[Tensor, " N"], batch_size: int) -> list[Int[Tensor, " B"]]:
     """Return every sequence once, sorted by length, for evaluation.
 
-    A batch has `batch_size` sequences, or fewer if these had more than `POSITIONS_AT_ONCE`
-    positions.
+    A batch has `batch_size` sequences, or fewer if it would exceed `POSITIONS_AT_ONCE` positions.
     """
     batches: list[list[int]] = [[]]
     for place in lengths.argsort(stable=True).tolist():

@@ -1,6 +1,6 @@
-"""The interface of all sequence tasks: words in, and answers at some positions.
+"""The interface of all sequence tasks: a word at every position, an answer at some of them.
 
-A task draws samples one by one; `tasks/sequences.py` makes data sets of them.
+A task draws samples one by one; `tasks/sequences.py` builds data sets from them.
 """
 
 import abc
@@ -10,19 +10,19 @@ from random import Random
 from typing import Any, ClassVar, NamedTuple
 
 BAR = 12  # characters of the longest bar
-Machine = Callable[[Sequence[str]], list[str | None]]  # words -> an answer at each, or None
-UNASKED = -100  # a target without an answer, which torch's cross-entropy ignores
+Machine = Callable[[Sequence[str]], list[str | None]]  # words -> an answer or None for each word
+UNASKED = -100  # target where no answer is asked; torch's cross-entropy ignores it
 
 
 class Sample(NamedTuple):
-    """One sequence: a word and a target at every position, as numbers."""
+    """One sequence: the numbers of a word and a target for every position."""
 
-    tokens: tuple[int, ...]  # positions in `Task.words`
-    targets: tuple[int, ...]  # positions in `Task.answers`, or UNASKED
+    tokens: tuple[int, ...]  # indices into `Task.words`
+    targets: tuple[int, ...]  # indices into `Task.answers`, or UNASKED
 
 
 class Statistic(NamedTuple):
-    """One line about a data set, with the paper's figure for its own."""
+    """One statistic of a data set, beside the figure for the paper's data."""
 
     name: str
     ours: str
@@ -30,13 +30,13 @@ class Statistic(NamedTuple):
 
 
 class Task(abc.ABC):
-    """Abstract: a sequence task; subclasses are frozen dataclasses, their fields settings."""
+    """Abstract: a sequence task; subclasses are frozen dataclasses whose fields are settings."""
 
     name: ClassVar[str]
     command: ClassVar[str] = ""  # command that trains on the task; empty: the task's name
     splits: ClassVar[tuple[str, ...]] = ("train", "valid", "test")
     has_lengths: ClassVar[bool] = False  # whether a sequence's length can be chosen
-    one_a_size: ClassVar[bool] = False  # whether there is one sequence of each size
+    one_a_size: ClassVar[bool] = False  # whether there is exactly one sequence per size
     blank: ClassVar[int | None] = None  # answer that means "none"; not counted as an answer
 
     def __str__(self) -> str:
@@ -69,18 +69,18 @@ class Task(abc.ABC):
         """Draw one sequence."""
 
     def sample_of(self, split: str, random: Random) -> Sample:
-        """Draw one sequence of a split; the splits are alike unless a task overrides this."""
+        """Draw one sequence of a split; all splits have one distribution unless overridden."""
         return self.sample(random)
 
     def sample_of_length(self, length: int, random: Random) -> Sample:
-        """Draw one sequence of size `size_up_to(length)`; raise `ValueError` as that does."""
+        """Draw one sequence of size `size_up_to(length)`, which may raise `ValueError`."""
         raise ValueError(f"the lengths of {self.name} cannot be chosen")
 
     def size_up_to(self, length: int) -> int:
-        """Return the size of `sample_of_length`.
+        """Return the size that `sample_of_length` draws.
 
         Raises:
-            ValueError: the task has no such size, or not `has_lengths`; one line.
+            ValueError: the task has no such size, or `has_lengths` is false; one line.
         """
         raise ValueError(f"the lengths of {self.name} cannot be chosen")
 
@@ -89,16 +89,16 @@ class Task(abc.ABC):
         return {}
 
     def every(self, split: str) -> list[Sample] | None:
-        """Return all sequences of a split if it takes each of its few sequences; else None."""
+        """Return all sequences of a split that is small enough to contain every one; else None."""
         return None
 
     @abc.abstractmethod
     def small(self) -> "Task":
-        """Return the task with sequences about a quarter as long, for two CPU cores."""
+        """Return the task with sequences about a quarter as long, to train on two CPU cores."""
 
     @abc.abstractmethod
     def statistics(self, samples: Sequence[Sample]) -> list[Statistic]:
-        """Return statistics of a data set, with the paper's."""
+        """Return statistics of a data set, beside the paper's."""
 
 
 def length_range(lengths: Sequence[int]) -> str:
@@ -107,7 +107,7 @@ def length_range(lengths: Sequence[int]) -> str:
 
 
 def distribution(values: Sequence[int], names: Sequence[str]) -> list[Statistic]:
-    """Return a line for every answer: its share, and a bar, the longest for the commonest."""
+    """Return one line per answer: its share, and a bar that is longest for the most common."""
     counts = [list(values).count(value) for value in range(len(names))]
     lines = []
     for name, count in zip(names, counts, strict=True):
@@ -117,7 +117,7 @@ def distribution(values: Sequence[int], names: Sequence[str]) -> list[Statistic]
 
 
 def share_of_commonest(values: Sequence[object]) -> float:
-    """Return the share of the commonest value, of 1: the accuracy of always giving it."""
+    """Return the fraction of the most common value: the accuracy of always answering with it."""
     return max(map(list(values).count, set(values))) / len(values)
 
 

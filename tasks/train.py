@@ -1,8 +1,8 @@
-"""Training on sequences: one update a batch, a measurement of the validation split each epoch.
+"""Training on sequences: one update per batch, one validation per epoch.
 
 Adam as published (Irie et al. 2021, appendix B.2 and its code): beta 0.9 and 0.995, epsilon 1e-9.
-The loss is the mean cross-entropy over a batch's asked positions. The validation split selects the
-best epoch and ends training early. Reported scores are of a third split, which training never sees.
+The loss is the mean cross-entropy over the asked positions of a batch. The validation split selects
+the best epoch and stops training early. Reported scores are on a third, unseen split.
 """
 
 import math
@@ -37,13 +37,13 @@ from fastweights.tasks.sequences import (
 )
 from fastweights.tasks.task import UNASKED
 
-SCORED_AT_ONCE = 256  # sequences; fewer if they are long
-LARGEST_FIRST_SHARE = 0.01  # of the first weights in an average that needs no note
+SCORED_AT_ONCE = 256  # sequences per batch; fewer if they are long
+LARGEST_FIRST_SHARE = 0.01  # of the initial weights in an average; above it, `note` warns
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerConfig:
-    """Options of the training on sequences."""
+    """Options of training on sequences."""
 
     learning_rate: float = 3e-4
     """Learning rate of Adam; the paper has 3e-3 for the LSTM."""
@@ -53,8 +53,8 @@ class TrainerConfig:
     """Largest norm of the gradient; 0: no limit. The paper has 0.1 for the LSTM."""
     batch_size: int = 64
     """Number of sequences in one update."""
-    # Short strings of a language teach other things than long ones: batches of one length make the
-    # gradient's noise many times larger.
+    # Short and long strings of a language give different gradients, so batches of one length make
+    # the gradient noise many times larger.
     similar_lengths: bool = True
     """Whether a batch has sequences of similar lengths, which saves time, or of any lengths."""
     average: float = 0.0
@@ -83,17 +83,17 @@ class TrainerConfig:
 
 
 class Result(NamedTuple):
-    """Scores on a split. `loss`: mean cross-entropy of asked positions, nats."""
+    """Scores on a split. `loss`: mean cross-entropy over asked positions, in nats."""
 
     loss: float
-    sequence_accuracy: float  # share of sequences without a wrong position, of 1
-    answer_accuracy: float  # share of right answers, without blanks, of 1; NaN without answers
+    sequence_accuracy: float  # fraction of sequences without a wrong position
+    answer_accuracy: float  # fraction of correct answers, blanks excluded; NaN if none
 
     @property
     def score(self) -> float:
         """The score that selects the best epoch: the mean of both accuracies.
 
-        The paper takes the first alone, which stays zero until some sequence is all right.
+        The paper uses only the first, which stays 0 until some sequence is entirely correct.
         """
         return (self.sequence_accuracy + self.answer_accuracy) / 2
 
@@ -104,7 +104,7 @@ class SequenceScores(NamedTuple):
     loss: Float[Tensor, " N"]  # summed over asked positions, nats
     asked: Int[Tensor, " N"]
     wrong: Int[Tensor, " N"]
-    answers: Int[Tensor, " N"]  # without blanks
+    answers: Int[Tensor, " N"]  # blanks excluded
     right_answers: Int[Tensor, " N"]
 
     def result(self) -> Result:
@@ -147,16 +147,16 @@ def evaluate(
 
 
 class Trainer:
-    """A model in training; `state_dict` has all that resuming needs, except the weights.
+    """The training of a model; `state_dict` has everything to resume it except the weights.
 
     Args:
         model: the model.
         train: the training split.
         valid: the validation split.
         blank: the answer that means "none".
-        config: options of the training.
-        seed: seed of the order of batches, and of nothing else.
-        stage: `stage(name)` is entered around transfer, gradient, optimise and test (validation).
+        config: options of training.
+        seed: seed of the order of batches only.
+        stage: `stage(name)` wraps transfer, gradient, optimise and test (validation).
     """
 
     def __init__(
@@ -184,12 +184,12 @@ class Trainer:
 
     @property
     def measured(self) -> SequenceModel:
-        """The model that the held-out split measures: of average weights, where there are any."""
+        """The model that is validated: with averaged weights if `average` is set."""
         return self._average.module if self._average else self.model
 
     @property
     def updates_an_epoch(self) -> int:
-        """The number of updates an epoch."""
+        """The number of updates per epoch."""
         return -(-len(self._train.lengths) // self.config.batch_size)
 
     @property
@@ -209,7 +209,7 @@ class Trainer:
         return self.epoch >= config.epochs or out_of_patience or is_solved
 
     def note(self) -> str:
-        """Return a line about an average that is mostly first weights; empty if it is not."""
+        """Return a line if too much of the average is still initial weights; else ""."""
         average, updates = self.config.average, self.updates
         share = average ** (updates - 1) if average and updates else 0.0
         if share <= LARGEST_FIRST_SHARE:
@@ -221,13 +221,13 @@ class Trainer:
         )
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Update until the end of training; yield each update's row of the log.
+        """Update until training ends; yield the log row of each update.
 
-        If the validation split is measured after an update, its row also has `valid_*` and `score`.
-        It is measured after the last update in any case.
+        If validation follows an update, the row of this update also has `valid_*` and `score`. It
+        always follows the last update.
 
         Raises:
-            UserError: restored within an epoch that has fewer batches now; one line.
+            UserError: the restored epoch has fewer batches than when training stopped; one line.
         """
         while not self.finished:
             batches = self._batches()
@@ -251,9 +251,9 @@ class Trainer:
                     break
 
     def update(self, batch: Batch) -> dict[str, Any]:
-        """Take one step of Adam on a batch; return loss, norm of the gradient and positions.
+        """Take one Adam step on a batch; return its log row: loss, gradient norm, positions.
 
-        If the norm is not finite, the update leaves all weights as they are.
+        If the norm is not finite, all weights stay unchanged.
         """
         with self._stage("transfer"):
             batch = _on(_device(self.model), batch)
@@ -283,7 +283,7 @@ class Trainer:
         return state | ({"average": self._average.state_dict()} if self._average else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned; the model's weights are loaded separately."""
+        """Restore a `state_dict`; the model's weights are loaded separately."""
         self._optimiser.load_state_dict(state["optimiser"])
         if self._average:
             self._average.load_state_dict(state["average"])
