@@ -1,7 +1,7 @@
-"""Formal languages, one folder a class: tests of counting, of stacks and of state tracking.
+"""Formal languages, one folder per class: tests of counting, of stacks and of state tracking.
 
-To add a language, write its file, and import its class and list it here. `language.py` describes
-the parts of a language; docs/tasks.md has a worked example, with the second opinion for the tests.
+To add a language, write its file, then import its class and list it here. `language.py` describes
+the parts of a language; docs/tasks.md has a worked example, with an independent solution to test.
 """
 
 from fastweights.tasks.formal_languages.context_free.modular_arithmetic_brackets import (

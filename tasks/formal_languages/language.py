@@ -1,18 +1,18 @@
 """The interface of all formal languages: strings, and a machine that answers at every position.
 
-A language is one file: its alphabet, a sampler if its strings are not uniform, and `step`, one step
-of the machine that reads a string from left to right. The machine defines the targets; tests
-compare it with an independent one.
+A language is one file with its alphabet, a sampler if its strings are not uniform, and `step`, one
+step of the machine that reads a string from left to right. The machine defines the targets; tests
+compare it with an independent solution.
 
-In some languages questions, `?`, follow a string, and the answers stand at the questions. There is
-one question for each symbol of the answer. This is the convention of Delétang et al. 2023, "Neural
-Networks and the Chomsky Hierarchy", for a model that reads from left to right. A language that
-answers every prefix instead, with `step_and_ask`, teaches far more a string.
+In some languages, questions (`?`) follow a string, one for each symbol of the answer, and the
+targets are at the questions. Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy", use
+this convention; here the model reads from left to right. A language that answers every prefix
+instead, with `step_and_ask`, gives a model far more targets per string.
 
-`--trace` draws the machine's state and groups positions by it. Whole numbers and truth values are
-drawn as counters, everything else as a label. A tuple has several of these, and a NamedTuple names
-them. The class declares whether the state is a stack (`is_stack`), and which parts of it are
-neither drawn nor count (`untraced`).
+`--trace` plots the machine's state and groups positions by it. Integers and booleans are plotted as
+counters, other values as labels. The parts of a tuple are plotted separately, under their names if
+it is a NamedTuple. The class declares whether the state is a stack (`is_stack`), and which parts of
+it are neither plotted nor used to group positions (`untraced`).
 """
 
 import abc
@@ -40,40 +40,40 @@ LARGEST_SIZE = 1_000_000  # a mistyped size gives an error, not hours of work
 class Language(Task):
     """A language whose strings have sizes: their lengths, or the n of a^n b^n.
 
-    Splits: `train` and `bin0` have sizes in `sizes`. `bin1` has sizes above them, up to twice the
+    Splits: `train` and `bin0` have sizes in `sizes`. `bin1` has larger sizes, up to twice the
     largest. `valid` selects the best weights and ends training. On average, half of its strings
     have sizes of `bin0` and half of `bin1`; none is in another split. For a language with one
     string of each size, `valid` has the strings of `bin0`, and those of the sizes after `bin1`, up
-    to 2.2 times the largest.
+    to 2.2 times the largest of `sizes`.
     """
 
     sizes: tuple[int, int] = (2, 50)
     """Smallest and largest size of the training strings and of Bin0. The size is the length; for
     a_n_b_n and a_n_b_n_c_n it is n."""
 
-    title: ClassVar[str]  # for people, such as (aa)*
+    title: ClassVar[str]  # name for display, such as (aa)*
     command: ClassVar[str] = "formal_language"
     splits: ClassVar[tuple[str, ...]] = ("train", "valid", "bin0", "bin1")
     has_lengths: ClassVar[bool] = True
     alphabet: ClassVar[tuple[str, ...]]
     asks: ClassVar[bool] = False  # whether questions follow a string
-    multiple: ClassVar[int] = 1  # divisor of all sizes
+    multiple: ClassVar[int] = 1  # all sizes are multiples of it
     start: ClassVar[Any] = 0  # the machine's state before the first symbol
-    # Whether the state is what the machine keeps, such as a stack from its bottom: a string of
-    # one-letter symbols, or a plain tuple of symbols.
+    # Whether the state is a sequence that the machine stores, such as a stack from its bottom: a
+    # string of one-letter symbols, or a plain tuple of symbols.
     is_stack: ClassVar[bool] = False
-    # Names of parts of a NamedTuple that say only which symbols may follow.
+    # Names of fields of a NamedTuple that only determine which symbols may follow.
     untraced: ClassVar[tuple[str, ...]] = ()
 
     @abc.abstractmethod
     def step(self, state: Any, symbol: str) -> tuple[Any, str | None]:
-        """Read a symbol: return the next state and the answer there (None: no answer asked).
+        """Read a symbol; return the next state and the answer at this position (None if not asked).
 
         A state is hashable and of the kind that the class declares.
         """
 
     def draw(self, random: Random, size: int) -> Iterable[str]:
-        """Draw a string of this size, without questions: by default, each symbol uniformly."""
+        """Draw a string of this size, without questions; by default, symbols are uniform."""
         return random.choices(self.alphabet, k=size)
 
     def questions(self, symbols: Sequence[str]) -> int:
@@ -86,7 +86,7 @@ class Language(Task):
 
     @classmethod
     def family(cls) -> str:
-        """Return the language's class, which is the name of its folder."""
+        """Return the class of the language, taken from the name of its folder."""
         return cls.__module__.split(".")[-2].replace("_", "-")
 
     @property
@@ -154,7 +154,7 @@ class Language(Task):
         """Return the largest size up to `length` that the language has.
 
         Raises:
-            ValueError: all its sizes are larger; one line.
+            ValueError: all sizes are larger; one line.
         """
         for size in range(length, 0, -1):
             if self.has(size):
@@ -165,7 +165,7 @@ class Language(Task):
         )
 
     def _smallest_sizes(self) -> str:
-        """Return `2, 4, 6, ...`: enough sizes to see which the language has."""
+        """Return the three smallest sizes as text, such as `2, 4, 6, ...`."""
         return ", ".join(map(str, islice(filter(self.has, count(1)), 3))) + ", ..."
 
     def every(self, split: str) -> list[Sample] | None:
@@ -175,7 +175,7 @@ class Language(Task):
         return [self.labelled(self.string(Random(0), size, size)) for size in sizes]
 
     def labelled(self, symbols: Sequence[str]) -> Sample:
-        """Return a string, its questions, and the machine's answers, as numbers."""
+        """Return the numbers of a string, its questions, and the machine's answers."""
         asked = self.with_questions(symbols)
         words = {word: number for number, word in enumerate(self.words)}
         answers = {answer: number for number, answer in enumerate(self.answers)}
@@ -185,14 +185,14 @@ class Language(Task):
         )
 
     def with_questions(self, symbols: Sequence[str]) -> list[str]:
-        """Append the questions that these symbols need, unless some are there already."""
+        """Append the questions for these symbols, unless they already contain questions."""
         return [*symbols, *[ASK] * (0 if ASK in symbols else self.questions(symbols))]
 
     def run(self, symbols: Iterable[str]) -> list[tuple[Hashable, str | None]]:
         """Return the machine's state after each symbol, and its answer there.
 
         Raises:
-            ValueError: a symbol is not possible at its position; one line.
+            ValueError: a symbol is not allowed at its position; one line.
         """
         state, passed = self.start, []
         for place, symbol in enumerate(symbols, 1):
@@ -206,10 +206,10 @@ class Language(Task):
         return passed
 
     def parse(self, text: str) -> list[str]:
-        """Return the symbols of a text, with or without spaces between them.
+        """Split a text into symbols, with or without spaces between them.
 
         Raises:
-            ValueError: the text is empty or has a symbol of another language; one line.
+            ValueError: the text is empty or has an unknown symbol; one line.
         """
         symbols = text.split() if max(map(len, self.words)) > 1 or " " in text else list(text)
         if not symbols:
@@ -249,9 +249,9 @@ class Language(Task):
 def step_and_ask(
     language: Language, state: Any, symbol: str, asked: bool = True
 ) -> tuple[Any, str | None]:
-    """Read a symbol, and answer the question of the string so far if `asked`.
+    """Read a symbol and, if `asked`, answer the question about the string read so far.
 
-    `language` has one question a string. This is the step of a language of its prefixes.
+    `language` has one question per string. This is `step` for the language of its prefixes.
     """
     state, _ = language.step(state, symbol)
     return state, language.step(state, ASK)[1] if asked else None

@@ -4,7 +4,7 @@
     _ _ _ _ _ _ _ _ _ _ 4
 
 An expression is a digit, or two expressions joined by +, - or * in brackets; either may have a
-minus before it. Brackets around one digit fill up a length.
+minus before it. Brackets around a single digit make up the required length.
 Source: Delétang et al. 2023, section 4.
 """
 
@@ -38,7 +38,7 @@ class Frame(NamedTuple):
         return self.value is None or self.operation is not None
 
     def with_operation(self, symbol: str) -> "Frame":
-        """Return the frame after an operation; a minus is a sign where an operand is expected."""
+        """Return the frame after an operation; where an operand is expected, a minus is a sign."""
         if self.is_open and symbol == "-" and not self.minus:
             return self._replace(minus=True)
         if self.is_open or not self.takes_operation:

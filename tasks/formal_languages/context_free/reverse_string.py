@@ -13,7 +13,7 @@ from fastweights.tasks.formal_languages.language import ASK, Language
 
 
 class ReverseString(Language):
-    """The state is a stack, its top last."""
+    """The state is a stack with its top last."""
 
     name: ClassVar[str] = "reverse_string"
     title: ClassVar[str] = "reverse string"

@@ -3,8 +3,8 @@
     a b pop push_b ? ? ? ? ?
     _ _ _   _      b a . . .
 
-A string is the stack from its bottom, then actions. A pop of an empty stack does nothing. There is
-one question more than symbols; after the end of the stack, the answer is a point.
+A string is the stack from its bottom, then actions. Popping an empty stack does nothing. There is
+one more question than symbols; below the bottom of the stack, the answer is a full stop.
 Source: Delétang et al. 2023, section 4.
 """
 
@@ -19,7 +19,7 @@ PUSHED = {"push_a": "a", "push_b": "b"}
 
 
 class StackManipulation(Language):
-    """The state is the stack, its top last."""
+    """The state is the stack with its top last."""
 
     name: ClassVar[str] = "stack_manipulation"
     title: ClassVar[str] = "stack manipulation"

@@ -1,9 +1,9 @@
-"""Bucket sort: the symbols in order.
+"""Bucket sort: the symbols in ascending order.
 
     3 1 4 1 ? ? ? ?
     _ _ _ _ 1 1 3 4
 
-Five counters, one a symbol, suffice.
+Five counters, one per symbol, suffice.
 Source: Delétang et al. 2023, section 4.
 """
 

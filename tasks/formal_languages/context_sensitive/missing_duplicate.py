@@ -1,4 +1,4 @@
-"""Missing duplicate: the symbol that a blank hides in a string written twice.
+"""Missing duplicate: the symbol replaced by a blank in a string that is written twice.
 
     0 1 1 0 _ 1 ?
     _ _ _ _ _ _ 1

@@ -16,7 +16,7 @@ from fastweights.tasks.formal_languages.language import Language
 
 
 class Counter(NamedTuple):
-    """The number of b to come, and whether a b was read."""
+    """The number of b still to come, and whether a b was read."""
 
     b_to_come: int = 0
     b_read: bool = False

@@ -16,7 +16,7 @@ from fastweights.tasks.formal_languages.language import Language
 
 
 class Counters(NamedTuple):
-    """The numbers of b and of c to come, and whether a c was read."""
+    """The numbers of b and of c still to come, and whether a c was read."""
 
     b_to_come: int = 0
     c_to_come: int = 0

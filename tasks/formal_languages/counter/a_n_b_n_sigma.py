@@ -1,9 +1,9 @@
-"""a^n b^n Sigma*: whether the string read so far begins with a^n b^n, n the number of first a.
+"""a^n b^n Sigma*: whether the string so far begins with a^n b^n, n being its number of leading a.
 
     a a b b b a
     0 0 0 1 1 1
 
-Half of the strings are uniform, half begin with a^n b^n, n uniform up to half the length.
+Half of the strings are uniform, half begin with a^n b^n, with n uniform up to half the length.
 Source: Merrill et al. 2020, "A Formal Hierarchy of RNN Architectures", section 5.
 """
 
@@ -16,7 +16,7 @@ from fastweights.tasks.formal_languages.language import Language
 
 
 class State(NamedTuple):
-    """The phase, which is a, b, in (the language) or out (of it), and the number of b to come."""
+    """The phase (a, b, in the language, or out of it), and the number of b still to come."""
 
     phase: str = "a"
     b_to_come: int = 0

@@ -1,4 +1,4 @@
-"""Samplers of well-nested brackets: the published generator's, and one for any length.
+"""Samplers of well-nested brackets: the published generator, and a sampler for any length.
 
     S -> ( S )  with probability 1/2,  S S  with 1/4,  and nothing with 1/4
 
@@ -9,7 +9,7 @@ from itertools import accumulate
 from random import Random
 
 ROUND = ("()",)
-LONGEST_GRAMMAR_STRING = 400  # longer strings of the grammar are too rare
+LONGEST_GRAMMAR_STRING = 400  # the grammar generates longer strings too rarely
 _DRAWS = 10_000
 
 
@@ -19,9 +19,9 @@ def grammar_string(random: Random, longest: int, pairs: tuple[str, ...] = ROUND)
 
 
 def nested(random: Random, low: int, high: int, pairs: tuple[str, ...] = ROUND) -> str:
-    """Return a string of `low` to `high` symbols, from the grammar if it has them often enough.
+    """Return a string of `low` to `high` symbols, from the grammar if it yields one often enough.
 
-    Otherwise all even lengths in the range are equally likely, and so are the strings of a length.
+    Otherwise all even lengths in the range are equally likely, and so are all strings of a length.
     """
     if high <= LONGEST_GRAMMAR_STRING:
         for _ in range(_DRAWS):
@@ -32,10 +32,10 @@ def nested(random: Random, low: int, high: int, pairs: tuple[str, ...] = ROUND) 
 
 
 def uniform(random: Random, count: int, pairs: tuple[str, ...] = ROUND) -> str:
-    """Return a string of `count` pairs, each equally likely, by the cycle lemma.
+    """Return a string of `count` pairs, all strings equally likely, by the cycle lemma.
 
     Of all rotations of `count` opening and `count + 1` closing brackets, exactly one is a
-    well-nested string and a closing bracket.
+    well-nested string followed by a closing bracket.
     """
     steps = [1] * count + [-1] * (count + 1)
     random.shuffle(steps)
@@ -53,12 +53,12 @@ def uniform(random: Random, count: int, pairs: tuple[str, ...] = ROUND) -> str:
 
 
 def _grow(random: Random, longest: int, pairs: tuple[str, ...]) -> str:
-    """Return a string of the grammar, without recursion: long strings nest too deep for Python."""
+    """Return a string of the grammar; no recursion, as long strings nest too deeply for Python."""
     todo: list[int | str | None] = [0]
     done: list[str] = []  # subtrees
     while todo:
         match todo.pop():
-            case int(outside):  # grow a subtree with so many brackets around it
+            case int(outside):  # grow a subtree inside this many brackets
                 share = random.random() if outside < longest else 1
                 if share < 1 / 2:
                     todo += [random.choice(pairs), outside + 2]
@@ -67,9 +67,9 @@ def _grow(random: Random, longest: int, pairs: tuple[str, ...]) -> str:
                 else:
                     done.append("")
                 continue
-            case str(pair):  # put it around the newest subtree
+            case str(pair):  # enclose the newest subtree in the pair
                 string = pair[0] + done.pop() + pair[1]
-            case None:  # join the two newest
+            case None:  # join the two newest subtrees
                 second = done.pop()
                 string = done.pop() + second
         done.append(string if len(string) <= longest else "")

@@ -14,7 +14,7 @@ from fastweights.tasks.formal_languages.language import Language
 
 @dataclass(frozen=True, kw_only=True)
 class L5(Language):
-    """The state is the difference."""
+    """The state is the number of a minus the number of b."""
 
     sizes: tuple[int, int] = (64, 64)
 

@@ -4,8 +4,8 @@
     1 1 1 0 1 0
 
 A string is a prefix of a Dyck-1 string, one reset, and a Dyck-1 string. As in the published
-generator, the largest size bounds each of the two strings, so the whole is up to twice as long.
-The smallest bounds the whole, and above 400 each of the two.
+generator, the largest size bounds each Dyck-1 string, so the whole is up to twice as long. The
+smallest size bounds the whole or, if the largest is above 400, each Dyck-1 string.
 Source: Irie et al. 2023, section 4.2; Bhattamishra et al. 2020.
 """
 
@@ -55,7 +55,7 @@ class ResetDyck1(Language):
 
 
 def never_reset(symbols: Sequence[str]) -> list[str | None]:
-    """Return the answers of a counter that reads the reset but does not forget."""
+    """Return the answers of a counter that ignores the reset, except to answer 0 at it."""
     depth, answers = 0, []
     for symbol in symbols:
         depth += CHANGES[symbol]

@@ -3,7 +3,7 @@
     ( [ ) ( ] )
     2 3 1 3 2 0
 
-The answer is 2 if a round bracket is open, plus 1 if a square one is. The paper's text exchanges
+The answer is 2 if a round bracket is open, plus 1 if a square bracket is. The paper's text swaps
 the two; its example and the published data agree with this file.
 Source: Irie et al. 2023, appendix C.2; Suzgun et al. 2019.
 """

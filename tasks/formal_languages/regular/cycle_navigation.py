@@ -1,4 +1,4 @@
-"""Cycle navigation: the place, on a cycle of five, where a walk ends.
+"""Cycle navigation: the final position of a walk on a cycle of length five.
 
     + + 0 - + ?
     _ _ _ _ _ 2
@@ -15,7 +15,7 @@ PLACES = 5
 
 
 class CycleNavigation(Language):
-    """The state is the place."""
+    """The state is the position."""
 
     name: ClassVar[str] = "cycle_navigation"
     title: ClassVar[str] = "cycle navigation"

@@ -1,4 +1,4 @@
-"""Cycle navigation at every step: the place, on a cycle of five, after each move of a walk.
+"""Cycle navigation at every step: the position on a cycle of length five after each move.
 
     + + 0 - +
     1 2 2 1 2
@@ -16,7 +16,7 @@ ASKED = CycleNavigation()
 
 
 class CycleNavigationPrefixes(Language):
-    """The state is the place."""
+    """The state is the position."""
 
     name: ClassVar[str] = "cycle_navigation_prefixes"
     title: ClassVar[str] = "cycle navigation, prefixes"

@@ -3,7 +3,7 @@
     a a b b a ?
     _ _ _ _ _ T
 
-It is even if and only if the last symbol equals the first.
+The number is even if and only if the last symbol equals the first.
 Source: Delétang et al. 2023, section 4.
 """
 

@@ -3,7 +3,7 @@
     a a b b a
     T T F F T
 
-Source: `even_pairs.py`, with an answer at every position, as parity has.
+Source: `even_pairs.py`, with an answer at every position, as in parity.
 """
 
 from typing import ClassVar

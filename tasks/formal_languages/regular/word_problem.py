@@ -4,8 +4,8 @@
     213 123 231 312 123
 
 A permutation is written as its images: 231 sends 1 to 2, 2 to 3 and 3 to 1. The product applies
-the permutations in the order of reading. Layers of constant depth with modular counters can solve
-S3. They cannot solve S5 if TC0 is not NC1, as is believed.
+the permutations in reading order. Constant-depth networks with modular counters can solve S3. They
+cannot solve S5 if TC0 is not NC1, as is believed.
 Source: Barrington 1989; as a probe of state tracking: Merrill et al. 2024, "The Illusion of State
 in State-Space Models", and Grazzi et al. 2024.
 """
