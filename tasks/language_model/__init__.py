@@ -1,4 +1,4 @@
-"""Language models: texts of any form, vocabularies, models, their training and evaluation."""
+"""Language models: reading of texts, vocabularies, models, training and evaluation."""
 
 import lazy_loader
 

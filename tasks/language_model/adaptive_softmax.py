@@ -3,10 +3,10 @@
     p(w) = head(w)                  for the most frequent words, w < cutoffs[0]
     p(w) = head(cluster) tail(w)    for the rest; a tail is a softmax over its cluster's words
 
-Words are numbered by descending frequency. Without cutoffs it is a plain softmax. PyTorch's
-`nn.AdaptiveLogSoftmaxWithLoss` has a projection in front of each tail, and no biases in the tails.
-The published models have biases and no projections, so that all weights can be the embedding's. A
-test compares the two where both can compute the same.
+Words are numbered by descending frequency. Without cutoffs, this is a plain softmax. PyTorch's
+`nn.AdaptiveLogSoftmaxWithLoss` has a projection before each tail and no biases in the tails. The
+published models have biases and no projections, so that all weights can be tied to the embedding.
+A test compares both implementations where they are equivalent.
 Source: Grave et al. 2017; cutoffs 20,000, 40,000 and 200,000: Transformer-XL (Dai et al. 2019).
 """
 
@@ -21,10 +21,10 @@ from torch import Tensor, nn
 class AdaptiveSoftmax(nn.Module):
     """Log-probabilities of `types` words given hidden vectors of size `width`.
 
-    `weight` [types, width] is the embedding as well. Cutoffs beyond the vocabulary are left out.
+    `weight` [types, width] is also the embedding. Cutoffs beyond the vocabulary are ignored.
 
     Raises:
-        ValueError: cutoffs that are not positive and ascending.
+        ValueError: the cutoffs are not positive and ascending.
     """
 
     def __init__(self, types: int, width: int, cutoffs: Sequence[int] = ()):
@@ -43,7 +43,7 @@ class AdaptiveSoftmax(nn.Module):
     def forward(
         self, hidden: Float[Tensor, "N D"], targets: Int[Tensor, " N"]
     ) -> Float[Tensor, " N"]:
-        """Return minus the targets' log-probabilities, in nats, at least in float32."""
+        """Return the negative log-probabilities of the targets, in nats, in at least float32."""
         in_head = targets
         for cluster, (first, _) in enumerate(self.tails):
             in_head = torch.where(targets >= first, self.head + cluster, in_head)
@@ -78,5 +78,5 @@ class AdaptiveSoftmax(nn.Module):
 
 
 def _exact(logits: Tensor) -> Tensor:
-    """Return the logits in float32 if autocast made them bfloat16."""
+    """Return the logits in float32 if autocast lowered their precision."""
     return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits

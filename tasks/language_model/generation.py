@@ -1,4 +1,4 @@
-"""Generation of text from a model, token by token, with a state of constant size."""
+"""Text generation from a model, token by token, with a state of constant size."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from fastweights.tasks.language_model.model import LanguageModel
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """Options of the draw of the next token."""
+    """Options for sampling the next token."""
 
     temperature: float = 1.0
     """Divisor of log-probabilities: below 1 favours probable tokens; 0 takes the most probable."""
@@ -33,7 +33,7 @@ class Sampling:
 def generate(
     model: LanguageModel, prompt: Sequence[int], sampling: Sampling, generator: torch.Generator
 ) -> Iterator[int]:
-    """Yield the tokens that follow the prompt, without end; `generator` is on the CPU.
+    """Yield tokens that continue the prompt, endlessly; `generator` is on the CPU.
 
     The prompt has at least one token.
     """
@@ -51,10 +51,10 @@ def generate(
 def draw(
     log_probabilities: Float[Tensor, " types"], sampling: Sampling, generator: torch.Generator
 ) -> int:
-    """Draw one token."""
+    """Sample one token."""
     if sampling.temperature == 0:
         return int(log_probabilities.argmax())
-    # Relative to the largest, which therefore stays finite at any temperature.
+    # Subtract the largest, so that it stays finite at any temperature.
     scaled = (log_probabilities - log_probabilities.max()) / sampling.temperature
     if 0 < sampling.top_k < len(scaled):
         least = scaled.topk(sampling.top_k).values[-1]

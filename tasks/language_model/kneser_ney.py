@@ -1,10 +1,10 @@
-"""The n-gram baseline: interpolated Kneser-Ney smoothing with three discounts an order.
+"""The n-gram baseline: interpolated Kneser-Ney smoothing with three discounts per order.
 
     p(w | h) = max(c(h w) - D(c(h w)), 0) / c(h) + g(h) p(w | h without its first token)
     g(h) = sum of D(1), D(2), D(3+) over the n-grams that begin with h, / c(h)
 
-In the highest order c counts occurrences. Below it, c counts the different tokens before an n-gram.
-The lowest order is mixed with the uniform distribution.
+In the highest order, c counts occurrences. In lower orders, c counts the distinct tokens that
+precede an n-gram. The lowest order is interpolated with the uniform distribution.
 Source: Chen & Goodman 1999, section 4.2 ("modified Kneser-Ney").
 """
 
@@ -13,29 +13,29 @@ from jaxtyping import Float64, Int64
 
 
 class KneserNey:
-    """A model of `order`-grams over `types` types, learned from the tokens `ids`.
+    """An `order`-gram model over `types` types, estimated from the tokens `ids`.
 
-    N-grams are numbered order by order. The code of an n-gram is the number of its first n-1 tokens
-    and its last token, so any vocabulary fits. Memory is a few arrays of the text's length an
-    order.
+    N-grams are numbered within each order. The code of an n-gram combines the number of its first
+    n-1 tokens with its last token, so a vocabulary of any size fits. Each order needs a few arrays
+    of the text's length.
 
     Raises:
-        ValueError: too few tokens for the order; one line.
+        ValueError: there are too few tokens for the order; one line.
     """
 
     def __init__(self, ids: np.ndarray, types: int, order: int = 5):
         if order < 1 or len(ids) <= order:
             raise ValueError(f"an order of {order} cannot be learned from {len(ids):,} tokens")
         self.types, self.order = types, order
-        at_end = _grams(ids, types, order)  # for each n, the n-gram that ends at each position
+        at_end = _grams(ids, types, order)  # for each n: the n-gram ending at each position
         self._codes = [codes for codes, _ in at_end]
         self._levels = [_Level(*self._counted(n, at_end), types=types) for n in range(1, order + 1)]
 
     def losses(self, ids: np.ndarray) -> Float64[np.ndarray, " predictions"]:
-        """Return minus the natural logarithm of the probability of every token but the first."""
+        """Return the negative log-probability, in nats, of every token but the first."""
         ids = ids.astype(np.int64)
         probability = np.full(len(ids), 1 / self.types)
-        found = np.zeros(len(ids), np.int64)  # number of the context of each position
+        found = np.zeros(len(ids), np.int64)  # number of the context at each position
         contexts = [found]  # by length; -1: never seen
         for n in range(1, self.order):
             before = np.concatenate([[-1], contexts[-1][:-1]])
@@ -49,7 +49,7 @@ class KneserNey:
     def _counted(
         self, n: int, at_end: list[tuple[np.ndarray, np.ndarray]]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return each n-gram's context and count: occurrences, or different tokens before it."""
+        """Return each n-gram's context and count: occurrences, or distinct preceding tokens."""
         codes, grams = at_end[n - 1]
         if n == self.order:
             return codes // self.types, np.bincount(grams, minlength=len(codes))
@@ -74,7 +74,7 @@ class _Level:
     ) -> Float64[np.ndarray, " N"]:
         """Return the probability in this order, given the probability in the order below.
 
-        A context without continuation takes the probability of the order below.
+        A context that was never continued takes the probability of the order below.
         """
         seen = (contexts >= 0) & (contexts < len(self.totals))
         totals = np.where(seen, self.totals[np.where(seen, contexts, 0)], 0)
@@ -87,9 +87,9 @@ class _Level:
 
 
 def _grams(ids: np.ndarray, types: int, order: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return, for each n, the codes of all n-grams and the number of the one ending at a position.
+    """Return, for each n, the codes of all n-grams and the n-gram number at each position.
 
-    The first n - 1 positions end no n-gram and are left out.
+    An n-gram's position is that of its last token; the first n - 1 positions are omitted.
     """
     tokens, found = ids.astype(np.int64), []
     before = np.zeros(len(ids), np.int64)
@@ -106,7 +106,7 @@ def _look_up(
     tokens: Int64[np.ndarray, " N"],
     types: int,
 ) -> Int64[np.ndarray, " N"]:
-    """Return the numbers of n-grams; -1 for n-grams never seen."""
+    """Return the numbers of n-grams; -1 for unseen n-grams."""
     wanted = np.where(contexts >= 0, contexts * types + tokens, -1)
     places = np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)
     return np.where(codes[places] == wanted, places, -1)
@@ -115,8 +115,8 @@ def _look_up(
 def _discounts(counts: np.ndarray) -> Float64[np.ndarray, "4"]:
     """Return D(0) = 0, D(1), D(2), D(3+) from the numbers of n-grams with each count.
 
-    If these numbers cannot be used (a lowest order of bytes has few rare ones), return half of each
-    count.
+    A discount outside (0, count) is replaced by half of the count. This can happen in the lowest
+    order of bytes, where few are rare.
     """
     n1, n2, n3, n4 = (max(int((counts == k).sum()), 1) for k in (1, 2, 3, 4))
     y = n1 / (n1 + 2 * n2)

@@ -1,12 +1,12 @@
-"""Vectors of the last few tokens together, which a model reads beside those of single tokens.
+"""N-gram embeddings: vectors of the last few tokens, added to those of single tokens.
 
     v_t = P [E_2[h(token_(t-1), token_t)]; ...; E_N[h(token_(t-N+1), ..., token_t)]]
 
-h numbers n-grams by a polynomial modulo a prime, and that modulo a table's rows: different n-grams
-may share a row. Looking up costs next to nothing, so a small model of bytes does not spend its
-width on which letters come together.
+h hashes an n-gram by a polynomial modulo a prime, and that modulo the rows of a table, so different
+n-grams may share a row. Lookups cost next to nothing, so a small byte-level model need not spend
+its width on which letters occur together.
 Source: Pagnoni et al. 2024 (Byte Latent Transformer), section 3.2.1, where tables have the model's
-width; here they are narrower, and P [D, (N - 1) V] makes one vector of what was found in them.
+width; here they are narrower, and P [D, (N - 1) V] projects the concatenated vectors to that width.
 """
 
 import torch
@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 LONGEST = 64  # tokens
 MOST_ROWS = 2**24
-SIZE = 32  # V: of a table's vectors
-STD = 0.1  # of their first values
+SIZE = 32  # V: size of a table's vectors
+STD = 0.1  # of their initial values
 _PRIME, _BASE = 2**31 - 1, 1_000_003  # their product fits int64
 
 
 class NgramVectors(nn.Module):
-    """Tables of the vectors of 2- to N-grams, N = `longest` at least 2, with `rows` rows each."""
+    """One table of `rows` vectors for each n from 2 to N = `longest`, which is at least 2."""
 
     def __init__(self, longest: int, rows: int, width: int):
         super().__init__()
@@ -38,10 +38,10 @@ class NgramVectors(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "T B"], before: Float[Tensor, "B M"]
     ) -> tuple[Float[Tensor, "T B D"], Float[Tensor, "B M"]]:
-        """Return the vectors, and what to remember.
+        """Return the vectors, and `before` for the next call.
 
-        `before` has the M = N - 1 last tokens, the newest last, as their numbers plus 1: 0 stands
-        where the text has not begun.
+        `before` has the numbers of the last M = N - 1 tokens plus 1, newest last; positions before
+        the start of the text are 0.
         """
         line = torch.cat([before.t().long(), tokens + 1])
         last = len(line)

@@ -1,4 +1,4 @@
-"""The published counts of WikiText, and the comparison of a text with them.
+"""Published token counts of WikiText, and comparison of a text with them.
 
 Source: Merity et al. 2016, Table 1 (words); every line, blank ones included, adds one `<eos>`.
 """
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Counts(NamedTuple):
-    """Tokens of each split, and types."""
+    """Numbers of tokens in each split, and of types."""
 
     train: int
     valid: int
@@ -24,9 +24,9 @@ _BETWEEN = 20_000_000  # training tokens: WikiText-2 has fewer, WikiText-103 mor
 
 
 def recognised(place: str, found: Counts) -> str | None:
-    """Return which published text this is, by its name or its held-out splits; or None.
+    """Return the name of a published text, recognised by file name or held-out splits; else None.
 
-    `place` is its file or folder; the names of the folders above it do not count.
+    `place` is the file or folder of the text; names of parent folders are ignored.
     """
     named = PurePath(place).name.lower().replace("_", "-")
     for name in PUBLISHED:
@@ -38,12 +38,12 @@ def recognised(place: str, found: Counts) -> str | None:
 
 
 def named_after(found: Counts) -> str:
-    """Return which of the two a text with so many training tokens is, if it is WikiText."""
+    """Return which WikiText has about this many training tokens, for a text known to be one."""
     return "WikiText-103" if found.train > _BETWEEN else "WikiText-2"
 
 
 def counts_comparison(name: str, found: Counts) -> tuple[list[str], bool]:
-    """Return a line for each count, found and expected, and whether all are as published."""
+    """Return a line per count, found and expected, and whether all are as published."""
     expected, lines = PUBLISHED[name], []
     for what, ours, theirs in zip(Counts._fields, found, expected, strict=True):
         unit = "types" if what == "types" else f"{what} tokens"

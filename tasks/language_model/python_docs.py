@@ -1,8 +1,8 @@
-"""English text on every machine: the documentation inside Python's own library.
+"""English text available on every machine: the documentation in Python's standard library.
 
 The text is the language reference (`pydoc_data.topics`, which `help()` shows) and the docstrings of
 the standard library's modules, without tests. Releases of Python differ slightly, so results name
-the release and the text's digest.
+the release and the digest of the text.
 """
 
 import ast
@@ -15,18 +15,18 @@ from pydoc_data.topics import topics
 from fastweights.tasks.language_model.parts import of_bytes
 from fastweights.tasks.language_model.source import Source, cut
 
-PYTHON_DOCS = "python-docs"  # given instead of a path
+PYTHON_DOCS = "python-docs"  # used in place of a path
 PYTHON_DOCS_HELD_OUT = 0.05
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
-_SHORTEST = 200  # fewest characters of a document
+_SHORTEST = 200  # minimum number of characters in a document
 
 
 def python_docs_source(
     held_out: float = PYTHON_DOCS_HELD_OUT, library: Path | None = None
 ) -> Source:
-    """Return the text, its documents ordered by digests of their names; takes seconds.
+    """Return the text, with documents ordered by digests of their names. Takes seconds.
 
-    `library`: the folder whose docstrings are taken; None for the standard library.
+    `library`: the folder whose docstrings are used; None for the standard library.
     """
     documents = {f"topic {name}": text for name, text in topics.items()}
     documents |= dict(_docstrings(library or Path(sysconfig.get_paths()["stdlib"])))
@@ -38,7 +38,7 @@ def python_docs_source(
 
 
 def _docstrings(library: Path) -> Iterator[tuple[str, str]]:
-    """Yield the name and all docstrings of each module that has enough of them."""
+    """Yield the name and all docstrings of each module with at least `_SHORTEST` characters."""
     for path in sorted(library.rglob("*.py")):
         if _LEFT_OUT & set(path.relative_to(library).parts):
             continue
