@@ -1,13 +1,13 @@
-"""A text as numbers: memory-mapped int32 files, made once and cached.
+"""A tokenised text: memory-mapped int32 files, created once and cached.
 
     FOLDER/<digest of the text and of its tokenisation>/
-        train.int32, valid.int32, test.int32    little-endian token numbers, one after the other
+        train.int32, valid.int32, test.int32    little-endian token numbers, concatenated
         vocabulary.json                         as `Vocabulary.plain`
         meta.json                               counts and digests; written last
 
-A folder without `meta.json` is unfinished, and one whose files have other digests is damaged. Both
-are made again. If two processes need the same folder, one makes it and the other waits. Memory
-holds the vocabulary and one line, however long the text is.
+A folder without `meta.json` is unfinished; a folder whose files have other digests is damaged.
+Either is rebuilt. If two processes need the same folder, one builds it while the other waits.
+Memory holds the vocabulary and one line, however long the text is.
 """
 
 import codecs
@@ -45,10 +45,10 @@ from fastweights.tasks.language_model.vocabulary import (
 )
 
 VERSION = 2
-RARE = 3  # WikiText's authors replaced rarer words by `<unk>`
+RARE = 3  # WikiText's authors replaced rarer words with `<unk>`
 TOKEN = np.dtype("<i4")
 
-Tick = Callable[[str, int], None]  # the present work, and the number of lines done
+Tick = Callable[[str, int], None]  # takes the current task and the number of lines done
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,14 +81,14 @@ class Split(NamedTuple):
 
     ids: np.ndarray  # int32 [N]
     lines: int
-    words: int  # separated by spaces; ends of lines count, too
+    words: int  # separated by spaces; ends of lines count as words
     length: int  # bytes in UTF-8
     replaced: int  # words that became `<unk>`; the text's own `<unk>` do not count
 
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """A text as numbers: its vocabulary and splits."""
+    """A tokenised text: its vocabulary and splits."""
 
     place: str
     form: str
@@ -98,7 +98,7 @@ class Corpus:
 
     @property
     def counts(self) -> Counts:
-        """The numbers of tokens of the splits, and of types."""
+        """The numbers of tokens in each split, and of types."""
         sizes = [len(self.splits[split].ids) for split in SPLITS]
         return Counts(*sizes, self.vocabulary.size)
 
@@ -106,7 +106,7 @@ class Corpus:
     def published_name(self) -> str | None:
         """The name of the published text; None for any other text, and for bytes.
 
-        Files that are named as WikiText's count as such, to compare their counts with its.
+        Files with WikiText's file names count as WikiText, so that their counts are compared.
         """
         if self.vocabulary.kind != Words.kind:
             return None
@@ -118,12 +118,12 @@ class Corpus:
 def open_corpus(
     source: Source, options: CutOptions, folder: Path, tick: Tick = lambda *_: None
 ) -> Corpus:
-    """Return the text as numbers, from the cache below `folder`, or made and cached now.
+    """Return the tokenised text from the cache in `folder`; tokenise and cache it if missing.
 
     Raises:
         UserError: the text cannot be read, or the cache cannot be written.
     """
-    called = recognised(source.place, Counts(0, 0, 0, 0))  # decides the vocabulary
+    called = recognised(source.place, Counts(0, 0, 0, 0))  # determines the vocabulary
     name = hashlib.blake2b(digest_size=12)
     name.update(f"{VERSION} {source.digest()} {called} {options}".encode())
     kept = folder / f"{options.vocabulary}-{name.hexdigest()}"
@@ -133,7 +133,7 @@ def open_corpus(
             kept.mkdir(parents=True, exist_ok=True)
             lock = wait_for_lock(kept)
             try:
-                found = _read(kept)  # another process may have made it in the meantime
+                found = _read(kept)  # another process may have built it in the meantime
                 if found is None:
                     remove_partials(kept)
                     _make(source, options, kept, tick)
@@ -190,7 +190,7 @@ def _vocabulary(source: Source, options: CutOptions, tick: Tick) -> Vocabulary:
 
 
 def _count(counts: Counter[str], lines: Iterator[str], tick: Tick) -> int:
-    """Count words; return the number of lines."""
+    """Add the words of `lines` to `counts`; return the number of lines."""
     number = 0
     for number, line in enumerate(lines, 1):
         counts.update(line.split())
@@ -222,7 +222,7 @@ def _write_split(
 
 
 def _read(kept: Path) -> tuple[Vocabulary, dict[str, Split]] | None:
-    """Return the cached vocabulary and splits; None if missing, unfinished, damaged or older."""
+    """Return the cached vocabulary and splits; None if missing, unfinished, damaged or outdated."""
     try:
         meta = read_object(kept / "meta.json")
         text = (kept / "vocabulary.json").read_bytes()
@@ -240,5 +240,5 @@ def _read_split(path: Path, facts: dict[str, Any]) -> Split:
         if hashlib.file_digest(file, "blake2b").hexdigest() != facts["digest"]:
             raise ValueError("damaged")
     ids = np.memmap(path, TOKEN, "r", shape=(facts["tokens"],))
-    # Older caches have no "replaced": the LookupError has them made again, under the same digest.
+    # Older caches lack "replaced"; the LookupError makes `open_corpus` rebuild them in place.
     return Split(ids, facts["lines"], facts["words"], facts["length"], facts["replaced"])

@@ -1,6 +1,6 @@
-"""A model's loss on a text: by sliding windows, in full context, by position.
+"""A model's loss on a text: with sliding windows, in full context, or by position.
 
-Of N tokens, N - 1 are predicted: all but the first. Losses are sums over predictions, in nats.
+Of N tokens, all but the first are predicted (N - 1). Losses are summed over predictions, in nats.
 Source: Irie et al. 2021, appendix A.1 (windows of 256, stride 1; full context: one column).
 """
 
@@ -20,17 +20,17 @@ Tick = Callable[[int], None]  # takes the number of new predictions
 
 
 class Measure(NamedTuple):
-    """A split's mean loss, in several units."""
+    """The mean loss on a split, in several units."""
 
-    loss: float  # nats a token
+    loss: float  # nats per token
     predictions: int
-    perplexity: float  # of a token
-    word_perplexity: float  # of a word, ends of lines counted as words
+    perplexity: float  # per token
+    word_perplexity: float  # per word, counting ends of lines as words
     bits_per_byte: float | None  # of the text in UTF-8; None if words became `<unk>`
     replaced: int  # words that became `<unk>`, whose spelling no loss counts
 
     def said(self, unit: str) -> str:
-        """Return the perplexities and bits a byte in words; `unit`: words or bytes."""
+        """Return a text of the perplexities and bits per byte; `unit`: words or bytes."""
         if self.bits_per_byte is None:
             bits = (
                 f"no bits a byte ({self.replaced:,} of {self.predictions + 1:,} tokens became "
@@ -47,8 +47,8 @@ class Measure(NamedTuple):
 def mean_loss(total: float, split: Split) -> Measure:
     """Return the mean loss in all units, from the sum over the N - 1 predictions of a split.
 
-    Where words became `<unk>`, the loss is not the length of a code for the text, so there are no
-    bits per byte.
+    If words became `<unk>`, the loss is not the code length of the text, so bits per byte are
+    undefined.
     """
     tokens = len(split.ids)
     loss = total / (tokens - 1)
@@ -75,21 +75,21 @@ def sliding_loss(
     at_once: int,
     tick: Tick = lambda count: None,
 ) -> float:
-    """Return the loss by windows of `window` tokens, each begun with a fresh state.
+    """Return the loss over sliding windows of `window` tokens, each starting from a fresh state.
 
-    All positions of the first window predict. Each later window begins `stride` tokens after the
-    one before, and only its last `stride` positions predict.
+    All positions of the first window are scored. Each later window starts `stride` tokens after the
+    previous one, and only its last `stride` positions are scored.
 
     Args:
         model: the language model.
         ids: tokens.
-        window: tokens a window.
+        window: tokens per window.
         stride: tokens between the starts of windows, 1 to `window`.
-        at_once: windows in a batch; changes speed only.
+        at_once: windows per batch; affects speed only.
         tick: called with the number of new predictions.
 
     Raises:
-        ValueError: a stride out of range; one line.
+        ValueError: the stride is out of range; one line.
     """
     if not 1 <= stride <= window:
         raise ValueError(f"--stride must lie in [1, {window}], the window, not {stride}")
@@ -119,9 +119,9 @@ def carried_loss(
     Args:
         model: the language model.
         ids: tokens.
-        span: tokens at once; changes speed only, except for attention, which has its own window.
-        columns: number of pieces that the text is cut into, each begun with a fresh state. One, as
-            published, keeps the whole past in the state.
+        span: tokens per call; affects speed only, except for attention, which has its own window.
+        columns: number of pieces that the text is cut into, each starting from a fresh state. With
+            one piece, as published, the state carries the whole past.
         tick: called with the number of new predictions.
     """
     predictions, total, state = len(ids) - 1, 0.0, None
@@ -147,10 +147,10 @@ def losses_by_position(
 ) -> Float64[np.ndarray, " length"]:
     """Return the mean loss of the prediction after 1, 2, ... `length` tokens from a fresh state.
 
-    The mean is over consecutive pieces of the text; a shorter rest at its end is left out.
+    The mean is over consecutive pieces of the text; a shorter piece at the end is ignored.
 
     Raises:
-        ValueError: the text is too short for one piece; one line.
+        ValueError: the text is shorter than one piece; one line.
     """
     pieces = (len(ids) - 1) // length
     if not pieces:
@@ -168,7 +168,7 @@ def losses_by_position(
 
 
 def length_buckets(losses: Float64[np.ndarray, " length"]) -> Iterator[tuple[int, int, float]]:
-    """Yield mean losses of positions 1, 2, 3-4, 5-8, ...: first and last position, loss."""
+    """Yield first position, last position and mean loss for positions 1, 2, 3-4, 5-8, ..."""
     first = 0
     while first < len(losses):
         last = min(max(first + 1, 2 * first), len(losses))
@@ -184,7 +184,7 @@ def _losses(
     scored: Bool[np.ndarray, "T B"] | None,
     state: ModelState | None,
 ) -> tuple[Float64[Tensor, " scored"], ModelState]:
-    """Return the scored losses of the tokens after `reached`, and the state after them."""
+    """Return the losses of the scored tokens after `reached`, and the new state."""
     device, was_training = model.softmax.weight.device, model.training
     model.eval()
     reached = np.minimum(reached, len(ids) - 2)  # positions beyond the end are not scored

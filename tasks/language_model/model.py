@@ -2,8 +2,8 @@
 
     x_t = sqrt(D) E[token_t] + position_t;  h_t = core(x_t);  p(token_(t+1)) = softmax(E h_t + b)
 
-Asked for, x_t has the vectors of the last n-grams as well (`ngram_vectors.py`). The state is the
-core's, the number of tokens read and what n-grams need, so a text may come in pieces of any length.
+Optionally, n-gram vectors are added to x_t (`ngram_vectors.py`). The state consists of the core's
+state, the number of tokens read and the last tokens, so a text can be read in pieces of any length.
 Source: Irie et al. 2021, appendix A.1, after Transformer-XL (Dai et al. 2019).
 """
 
@@ -24,8 +24,8 @@ from fastweights.tasks.language_model.ngram_vectors import NgramVectors
 
 PUBLISHED_CUTOFFS = (20_000, 40_000, 200_000)
 POSITIONS = ("sinusoidal", "none")
-EMBEDDING_STD = 0.02  # as published, if linear maps have PyTorch's initial weights
-WIDTH_WITHOUT_CORE = 128  # size of a word's vector, for a core without a width
+EMBEDDING_STD = 0.02  # as published; used if linear maps keep PyTorch's initialisation
+WIDTH_WITHOUT_CORE = 128  # size of a word vector, for a core without the option width
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,12 +35,12 @@ class LanguageModelConfig:
     core: str
     core_options: tuple[tuple[str, Any], ...] = ()  # changes to the core's published defaults
     positions: str = "sinusoidal"
-    ngrams: int = 1  # the longest n-gram of tokens with a vector of its own
-    ngram_rows: int = 2**15  # of each n's table
+    ngrams: int = 1  # largest n for which n-grams have vectors; 1: no n-grams
+    ngram_rows: int = 2**15  # rows of the table for each n
     cutoffs: tuple[int, ...] = PUBLISHED_CUTOFFS
-    dropout: float = 0.0  # of the core's input and output
-    span: int = 256  # attention's window, unless the core's options set it
-    initial_std: float = 0.02  # of linear maps and the embedding; 0: PyTorch's linear maps
+    dropout: float = 0.0  # applied to the core's input and output
+    span: int = 256  # attention window, unless set in the core's options
+    initial_std: float = 0.02  # of linear maps and the embedding; 0: PyTorch's for linear maps
 
 
 class ModelState(NamedTuple):
@@ -52,13 +52,13 @@ class ModelState(NamedTuple):
 
 
 class LanguageModel(nn.Module):
-    """A core between words and their probabilities; a zero state is a fresh state.
+    """A language model around a core; an all-zero state is a fresh state.
 
-    Weights of linear maps and of the embedding begin as N(0, `initial_std`), biases at 0. The
-    core's other parameters begin as the core sets them.
+    Weights of linear maps and of the embedding are initialised from N(0, `initial_std`), biases to
+    0. The core initialises its other parameters.
 
     Raises:
-        ValueError: an option out of its range; one line.
+        ValueError: an option is out of range; one line.
     """
 
     def __init__(self, types: int, config: LanguageModelConfig):
@@ -80,7 +80,7 @@ class LanguageModel(nn.Module):
 
     @property
     def width(self) -> int:
-        """The size of a word's vector, and of the core's output."""
+        """The size of a word vector and of the core's output."""
         return self.core.output_size
 
     def initial_state(self, batch_size: int) -> ModelState:
@@ -92,7 +92,7 @@ class LanguageModel(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "T B"], state: ModelState | None = None
     ) -> tuple[Float[Tensor, "T B D"], ModelState]:
-        """Return hidden vectors, from which `softmax` predicts the next tokens, and the state."""
+        """Return the hidden vectors, the input of `softmax`, and the new state."""
         state = self.initial_state(tokens.shape[1]) if state is None else state
         x = F.embedding(tokens, self.softmax.weight) * self.width**0.5
         if self.config.positions == "sinusoidal":
@@ -108,7 +108,7 @@ class LanguageModel(nn.Module):
     def loss(
         self, tokens: Int[Tensor, "T B"], targets: Int[Tensor, "T B"], state: ModelState | None
     ) -> tuple[Float[Tensor, "T B"], ModelState]:
-        """Return minus the targets' log-probabilities in nats, and the state after them."""
+        """Return the targets' negative log-probabilities in nats, and the new state."""
         hidden, state = self(tokens, state)
         return self.softmax(hidden.flatten(0, 1), targets.flatten()).view_as(targets), state
 
@@ -119,7 +119,7 @@ def detached(state: ModelState) -> ModelState:
 
 
 def _core_options(config: LanguageModelConfig) -> dict[str, Any]:
-    """Return the core's options, without its own embedding and positions."""
+    """Return the core's options, with its own embedding and positions disabled."""
     options, known = dict(config.core_options), core_kind(config.core).options()
     if "embed" in known:
         options["embed"] = "none"

@@ -1,6 +1,6 @@
-"""The parts of a text: files, members of archives, columns of tables; read line by line.
+"""The parts of a text (files, members of archives, columns of tables), read line by line.
 
-Nothing is unpacked to disk. Memory holds one line, or one batch of rows.
+Nothing is unpacked to disk. Memory holds one line or one batch of rows.
 """
 
 import io
@@ -19,7 +19,7 @@ from fastweights.host import UserError, describe_os_error
 CHUNK = 2**20  # bytes
 NEED_PYARROW = "pip install 'pyarrow>=17,<24', or export the text to plain files"
 _ROWS = 10_000  # rows of a table read at once
-_ENCRYPTED = 1  # a flag of a zip archive's members
+_ENCRYPTED = 1  # flag bit of a zip archive member
 _DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, NotImplementedError)
 
 
@@ -35,10 +35,10 @@ class Part(ABC):
 
     @abstractmethod
     def lines(self, encoding: str, newline: str | None) -> Iterator[str]:
-        """Yield the lines with their ends, which `newline` translates as `open` does.
+        """Yield the lines with their ends; `newline` is as for `open`.
 
         Raises:
-            UserError: bytes that are not in `encoding`, or damage; one line.
+            UserError: the bytes are not in `encoding`, or the file is damaged; one line.
         """
 
 
@@ -71,7 +71,7 @@ class Stream(Part):
 
 @dataclass(frozen=True)
 class Rows(Part):
-    """The column `text` of a table in Parquet or Arrow, with a line of the text in each row."""
+    """The column `text` of a Parquet or Arrow table, with one line of the text per row."""
 
     path: Path
 
@@ -115,12 +115,12 @@ class Rows(Part):
 
 
 def of_file(path: Path) -> Stream:
-    """Return a plain text file as a part."""
+    """Wrap a plain text file as a part."""
     return Stream(str(path), path.stat().st_size, lambda: path.open("rb"))
 
 
 def of_bytes(name: str, content: bytes) -> Stream:
-    """Return a text in memory as a part."""
+    """Wrap a text in memory as a part."""
     return Stream(name, len(content), lambda: io.BytesIO(content))
 
 
@@ -157,7 +157,7 @@ def _tar_member(archive: Path, name: str, size: int) -> Stream:
 
 
 def _arrow_batches(ipc: Any, path: Path) -> Iterator[Any]:
-    """Yield batches of Arrow's stream form, as `datasets` writes it, or of its file form."""
+    """Yield batches of the Arrow stream format, as written by `datasets`, or the file format."""
     with path.open("rb") as file:
         is_file = file.read(6) == b"ARROW1"
         file.seek(0)
@@ -170,9 +170,9 @@ def _arrow_batches(ipc: Any, path: Path) -> Iterator[Any]:
 
 @contextmanager
 def readable(name: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Turn errors of damage and of the operating system in the block into a one-line `UserError`.
+    """Convert exceptions from damaged files or the OS in the block to a one-line `UserError`.
 
-    `kinds`: more exceptions that mean damage.
+    `kinds`: further exceptions that indicate damage.
     """
     try:
         yield

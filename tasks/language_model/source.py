@@ -1,9 +1,9 @@
-"""A text with its three splits, in any of these forms.
+"""A text with its three splits, in any of these formats.
 
-wiki.{train,valid,test}.tokens or .raw, {train,valid,test}.txt     in a folder, a zip or a tar
-{train,validation,test}-*.parquet                                  the `datasets` hub's folders
-dataset_dict.json, {train,validation,test}/*.arrow                 its `save_to_disk`
-anything else                                                      held-out shares are cut off
+wiki.{train,valid,test}.tokens or .raw, {train,valid,test}.txt     in a folder, zip or tar
+{train,validation,test}-*.parquet                                  folders of the `datasets` hub
+dataset_dict.json, {train,validation,test}/*.arrow                 written by its `save_to_disk`
+anything else                                                      the end is held out
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from fastweights.tasks.language_model.parts import Part, Rows, Stream, members, 
 SPLITS = ("train", "valid", "test")
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 TEXTS = (".txt", ".md", ".rst", ".tex", ".py", ".tokens", ".raw", ".text")
-# Form of a text by its files' names; `valid` is also called `validation`.
+# Formats of a text, recognised by file names; `valid` is also called `validation`.
 PLAIN = {
     r"wiki\.(train|valid|test)\.tokens": "WikiText's tokens",
     r"wiki\.(train|valid|test)\.raw": "WikiText's raw text",
@@ -33,20 +33,20 @@ TABLES = {
 _LONG_LINE = 2**16  # bytes
 _LONG_WORD = 2**10  # characters
 
-Lines = Callable[[str, str | None], Iterator[str]]  # takes encoding and newline, as `Part.lines`
+Lines = Callable[[str, str | None], Iterator[str]]  # takes encoding and newline, like `Part.lines`
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A text: its place, its files, and the lines of each split."""
+    """A text: its location, its files, and the lines of each split."""
 
     place: str
     form: str
-    files: Sequence[tuple[str, Part]]  # each with a key that enters the digest with its content
+    files: Sequence[tuple[str, Part]]  # with keys; the digest covers keys and contents
     splits: Mapping[str, Lines]
 
     def digest(self) -> str:
-        """Return a digest of form and content, independent of place and dates."""
+        """Return a digest of format and content, independent of location and dates."""
         found = hashlib.blake2b(self.form.encode(), digest_size=16)
         for role, part in self.files:
             found.update(f"\0{role}\0{part.size}\0".encode())
@@ -56,12 +56,12 @@ class Source:
 
     @property
     def size(self) -> int:
-        """Return the bytes of all files."""
+        """Total size of all files in bytes."""
         return sum(part.size for _, part in self.files)
 
 
 def find_source(path: Path, held_out: float = 0.05) -> Source:
-    """Return the text at `path`; a text without splits loses two shares `held_out` at its end.
+    """Return the text at `path`; without splits, `cut` holds out the end of the text.
 
     Raises:
         UserError: there is no text, or a split is missing.
@@ -76,7 +76,7 @@ def find_source(path: Path, held_out: float = 0.05) -> Source:
 
 
 def cut(place: str, form: str, parts: Sequence[Part], held_out: float) -> Source:
-    """Return one text of several parts, with two shares of its end held out: `valid`, `test`."""
+    """Join parts to one text; its last two fractions `held_out` are `valid` and `test`."""
     if not 0 < held_out < 0.5:
         raise UserError(f"--held-out must lie in (0, 0.5), not {held_out}")
     if not any(part.size for part in parts):
@@ -93,9 +93,9 @@ def cut(place: str, form: str, parts: Sequence[Part], held_out: float) -> Source
 def _portion(
     parts: Sequence[Part], length: Callable[[str, str | None], int], begin: float, end: float
 ) -> Lines:
-    """Return the lines that start in the shares [begin, end) of the decoded text.
+    """Return the lines that start within the fractions [begin, end) of the decoded text.
 
-    Of a line of more than `_LONG_LINE` bytes, each share has its part: the text may have no other.
+    A line of more than `_LONG_LINE` bytes is split at the bounds: it may be the only line.
     """
 
     def lines(encoding: str, newline: str | None) -> Iterator[str]:
@@ -117,9 +117,9 @@ def _portion(
 
 
 def _place(line: str, share: float) -> int:
-    """Return the place in a line at a share of its length, at the start of a word if one is near.
+    """Return the index at a fraction of a line's length, moved to a nearby start of a word if any.
 
-    Shares below 0 are its start, and shares of at least 1 its end.
+    Fractions below 0 give the start of the line, fractions of at least 1 its end.
     """
     if not 0 < share < 1:
         return 0 if share <= 0 else len(line)
@@ -129,7 +129,7 @@ def _place(line: str, share: float) -> int:
 
 
 def _length(parts: Sequence[Part], encoding: str, newline: str | None) -> int:
-    """Return the bytes that the text has in UTF-8, whatever its files' encoding."""
+    """Return the size of the text in UTF-8 in bytes, whatever the encoding of its files."""
     return sum(map(_utf8, _all_lines(parts)(encoding, newline)))
 
 
@@ -152,7 +152,7 @@ def _in_archive(path: Path, held_out: float) -> Source:
 
 
 def _in_folder(path: Path, held_out: float) -> Source:
-    """Return the splits in `path`, or in its one folder with splits, or else any text in it."""
+    """Return the splits in `path` or in its only subfolder with splits; else cut any text in it."""
     if source := _splits_in(path):
         return source
     inner = [folder for folder in sorted(path.iterdir()) if folder.is_dir()]
@@ -191,9 +191,9 @@ def _saved_to_disk(folder: Path) -> Source:
 
 
 def _by_name(place: str, found: Sequence[Part], forms: Mapping[str, str]) -> Source | None:
-    """Return the splits among files, by the first of `forms` whose names any of them has.
+    """Return the splits among files, by the first of `forms` that matches any file name.
 
-    In an archive the files may be in folders; the shallowest come first.
+    In an archive, the files may be in folders; each split uses its shallowest folder level.
     """
     for pattern, form in forms.items():
         splits: dict[str, list[Part]] = {split: [] for split in SPLITS}
@@ -239,7 +239,7 @@ def _cut_file(path: Path, held_out: float) -> Source:
 
 
 def _shuffled(parts: Sequence[Stream], root: Path) -> list[Part]:
-    """Order parts by digests of their names, so that held-out shares are a mixture."""
+    """Order parts by digests of their names, so that held-out splits are a random mixture."""
 
     def key(part: Part) -> bytes:
         return hashlib.blake2b(part.name.removeprefix(str(root)).encode()).digest()
@@ -252,7 +252,7 @@ def _is_text(name: str) -> bool:
 
 
 def _is_own(name: str) -> bool:
-    """Return whether the file is neither hidden nor added by macOS to archives."""
+    """Return whether the file is neither hidden nor added to the archive by macOS."""
     return "__MACOSX" not in name and not name.rpartition("/")[2].startswith(".")
 
 

@@ -1,8 +1,8 @@
-"""Training of a language model: columns of the text side by side, a span of each in an update.
+"""Training of a language model on parallel columns of the text, one span of each per update.
 
-The text is cut into as many columns as a batch has. An update reads the next span of each column
-and predicts every next token. With full context the state is carried from span to span, without
-gradient, and reset at the start of an epoch. Otherwise every span begins with a fresh state.
+The text is cut into one column per batch element. An update reads the next span of each column and
+predicts every next token. With full context, the state is carried from span to span, without
+gradient, and reset at the start of an epoch. Otherwise every span starts from a fresh state.
 Source: Irie et al. 2021, appendix A.1; the schedule and the columns are Transformer-XL's.
 """
 
@@ -51,7 +51,7 @@ class LanguageTrainerConfig:
         check_range("learning_rate", self.learning_rate, POSITIVE)
 
     def note(self) -> str:
-        """Return a line about a warm-up that outlasts the training; empty if it does not."""
+        """Return a line if the warm-up is not shorter than the training; else ""."""
         if self.warm_up < self.updates:
             return ""
         return (
@@ -67,9 +67,9 @@ class LanguageTrainerConfig:
 
 
 class Columns:
-    """A text's tokens in columns of equal length, of which a learner reads its share.
+    """The tokens of a text in columns of equal length; a learner reads its share of the columns.
 
-    Tokens left over at the text's end are not read.
+    Tokens left over at the end of the text are not read.
 
     Raises:
         ValueError: the text is too short for the columns; one line.
@@ -89,26 +89,25 @@ class Columns:
         return len(self.ids)
 
     def piece(self, offset: int, span: int) -> tuple[Tensor, Tensor]:
-        """Return tokens and the tokens that follow them, each [span, columns]; fewer at the end."""
+        """Return tokens and their next tokens, each [span, columns]; shorter at the end."""
         end = min(offset + span, self.length)
         piece = torch.from_numpy(self.ids[:, offset : end + 1].astype(np.int64)).t()
         return piece[:-1], piece[1:]
 
 
 class Together(NamedTuple):
-    """The exchange between several learners; for one learner, no exchange."""
+    """The communication between learners; by default there is one learner and none is needed."""
 
     share: range | None = None  # this learner's columns
     rank: int = 0
-    sum: Callable[[Sequence[Tensor]], None] = lambda tensors: None  # in place, over all learners
+    sum: Callable[[Sequence[Tensor]], None] = lambda tensors: None  # in-place sum over all learners
 
 
 class LanguageTrainer:
-    """A model in training; `state_dict` has all that resuming needs, except the weights.
+    """The training of a model; `state_dict` has everything to resume it except the weights.
 
-    The seed, the update and the learner's rank determine dropout's random numbers. `precision()` is
-    entered around the model's computations; `stage(name)` around transfer, gradient, exchange and
-    optimise.
+    The seed, the update and the learner's rank determine the dropout masks. `precision()` wraps the
+    model's computations; `stage(name)` wraps transfer, gradient, exchange and optimise.
     """
 
     def __init__(
@@ -139,16 +138,16 @@ class LanguageTrainer:
 
     @property
     def updates_an_epoch(self) -> int:
-        """The number of updates that read the text once."""
+        """The number of updates per epoch: enough to read the text once."""
         return -(-self._columns.length // self.config.span)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Update until the end of training; yield each update's row of the log."""
+        """Update until training ends; yield the log row of each update."""
         while not self.finished:
             yield self.update()
 
     def update(self) -> dict[str, Any]:
-        """Take one step of Adam on the next span of every column; return its row of the log."""
+        """Take one Adam step on the next span of every column; return its log row."""
         config, device = self.config, self.model.softmax.weight.device
         with self._stage("transfer"):
             tokens, targets = self._columns.piece(self.offset, config.span)
@@ -171,7 +170,7 @@ class LanguageTrainer:
         return {"step": self.updates, **row, "learning_rate": rate, "positions": count}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return plain values and tensors, the same in every learner; all learners must call it."""
+        """Return plain values and tensors, equal in all learners; all learners must call this."""
         counters = {name: getattr(self, name) for name in _COUNTERS}
         return {
             "optimiser": self._optimiser.state_dict(),
@@ -180,7 +179,7 @@ class LanguageTrainer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned; the model's weights are loaded separately."""
+        """Restore a `state_dict`; the model's weights are loaded separately."""
         self._optimiser.load_state_dict(state["optimiser"])
         for name in _COUNTERS:
             setattr(self, name, state["counters"][name])
@@ -191,7 +190,7 @@ class LanguageTrainer:
             self._states[number] = self._filled(part, rows) if own else None
 
     def _parts(self) -> list[range]:
-        """Return the ranges of columns that are computed at once."""
+        """Return the ranges of columns that are computed together."""
         most = self.config.micro_columns or len(self._columns)
         return [
             range(start, min(start + most, len(self._columns)))
@@ -199,7 +198,7 @@ class LanguageTrainer:
         ]
 
     def _add_gradients(self, tokens: Tensor, targets: Tensor, count: int) -> Tensor:
-        """Add the gradients of all parts; return this learner's part of the mean loss."""
+        """Accumulate the gradients of all parts; return this learner's share of the mean loss."""
         total = torch.zeros((), device=tokens.device)
         for number, part in enumerate(self._parts()):
             of_part = slice(part.start, part.stop)
@@ -224,7 +223,7 @@ class LanguageTrainer:
         torch.manual_seed(int(words.generate_state(1, np.uint64)[0] >> np.uint64(1)))
 
     def _states_of_all(self) -> list[Tensor]:
-        """Return the state's tensors with the columns of all learners; none for a fresh state."""
+        """Return the state's tensors with the columns of all learners; [] for a fresh state."""
         if any(state is None for state in self._states):
             return []
         of_parts = map(tensors_of, self._states)

@@ -1,8 +1,8 @@
 """Vocabularies: words as in the published models, or bytes.
 
-Words are Transformer-XL's: `line.split()`, case kept, `<eos>` after every line, blank lines
-included. `<eos>` is number 0. The other words follow by descending count, and words of equal count
-in the order of their first occurrence. A word outside the vocabulary is `<unk>`.
+Words are tokenised as in Transformer-XL: `line.split()`, case-sensitive, `<eos>` after every line,
+blank lines included. `<eos>` is number 0. The other words follow by descending count; words with
+equal counts are in order of first occurrence. A word outside the vocabulary becomes `<unk>`.
 """
 
 import codecs
@@ -19,7 +19,7 @@ KINDS = ("words", "bytes")
 
 
 def _encoded(text: str) -> bytes:
-    """Return text in UTF-8; lone surrogates, which a decoder may leave, become three bytes."""
+    """Encode text in UTF-8; a lone surrogate, which a decoder may leave, becomes three bytes."""
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -27,9 +27,9 @@ class Line(NamedTuple):
     """A line as tokens, and the size of its text."""
 
     tokens: Sequence[int]
-    words: int  # the end of the line counts, too
+    words: int  # including the end of the line
     length: int  # bytes in UTF-8
-    replaced: int  # words outside the vocabulary, without the text's own `<unk>`
+    replaced: int  # words outside the vocabulary, except the text's own `<unk>`
 
 
 class Vocabulary(ABC):
@@ -45,11 +45,11 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def line(self, text: str) -> Line:
-        """Return a line, with its end, as numbers."""
+        """Convert a line, including its end, to token numbers."""
 
     @abstractmethod
     def prompt(self, text: str) -> list[int]:
-        """Return text that need not end with a line as numbers; raise a one-line `ValueError`."""
+        """Convert text that may end within a line; may raise a one-line `ValueError`."""
 
     @abstractmethod
     def pieces(self, tokens: Iterable[int]) -> Iterator[str]:
@@ -57,10 +57,10 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def plain(self) -> dict[str, Any]:
-        """Return the vocabulary as JSON; `from_plain` reads it."""
+        """Return the vocabulary as JSON types, for `vocabulary_from_plain`."""
 
     def text(self, tokens: Iterable[int]) -> str:
-        """Return numbers as text."""
+        """Convert token numbers to text."""
         return "".join(self.pieces(tokens))
 
 
@@ -78,13 +78,13 @@ class Words(Vocabulary):
 
     @classmethod
     def of(cls, counts: Counter[str], min_count: int) -> "Words":
-        """Return the vocabulary of a text by its words' counts; rarer words become `<unk>`.
+        """Build a vocabulary from word counts; words below `min_count` become `<unk>`.
 
-        `<unk>` is placed by its count: the text's own, plus those of the words it replaces.
+        `<unk>` is ranked by its own count in the text plus the counts of the words it replaces.
         """
         kept = {word: n for word, n in counts.items() if n >= min_count and word != UNKNOWN}
         unknown = counts[UNKNOWN] + sum(n for n in counts.values() if n < min_count)
-        # The sort is stable: words of equal count stay in the order of their first occurrence.
+        # The sort is stable: words with equal counts stay in order of first occurrence.
         in_order = counts if UNKNOWN in counts else [*counts, UNKNOWN]
         number = {**kept, UNKNOWN: unknown}
         types = [word for word in in_order if word in number and word != EOS]
@@ -146,13 +146,13 @@ class Bytes(Vocabulary):
 
 
 def vocabulary_to_json(vocabulary: Vocabulary) -> bytes:
-    """Return the content of a vocabulary's file; lone surrogates of a text's own bytes are kept."""
+    """Return the content of a vocabulary file; lone surrogates from the text are kept."""
     text = json.dumps(vocabulary.plain(), ensure_ascii=False)
     return _encoded(text)
 
 
 def vocabulary_from_plain(plain: dict[str, Any]) -> Vocabulary:
-    """Return the vocabulary that `Vocabulary.plain` described; raise a one-line `ValueError`."""
+    """Rebuild a vocabulary from `Vocabulary.plain`; raise a one-line `ValueError` if malformed."""
     if plain.get("kind") == Bytes.kind:
         return Bytes()
     types = plain.get("types")
