@@ -1,4 +1,4 @@
-"""Checks of benchmarks' options, made before the measurements, which can take hours."""
+"""Options of benchmarks, checked before the measurements, which can take hours."""
 
 import argparse
 import math
@@ -10,7 +10,7 @@ from fastweights.host import UserError, flag, user_input
 
 
 def check_above_zero(options: argparse.Namespace, *names: str) -> None:
-    """Raise a `UserError` for an option that is not above 0 and finite; None passes."""
+    """Raise a `UserError` for an option that is not above 0 and finite; None is accepted."""
     for name in names:
         value = getattr(options, name)
         if value is not None and not 0 < value < math.inf:
@@ -26,9 +26,9 @@ def check_game(name: str) -> None:
 def add_run_options(
     parser: argparse.ArgumentParser, rounds: str, seconds: str, default: float, json: str = "rows"
 ) -> None:
-    """Add the options of benchmarks that make whole training runs of a game.
+    """Add the options of benchmarks that perform whole training runs on a game.
 
-    `rounds`, `seconds` and `json` complete the help; `default` is that of --seconds.
+    `rounds`, `seconds` and `json` complete the help; `default` is the default of --seconds.
     """
     parser.add_argument("--env", default="Qbert", help="game (default Qbert)")
     parser.add_argument("--rounds", type=int, default=3, help=f"{rounds} (default 3)")
@@ -38,7 +38,7 @@ def add_run_options(
 
 
 def check_run_options(options: argparse.Namespace, *above_zero: str) -> None:
-    """Raise a `UserError` for a wrong option of `add_run_options`, or of those named."""
+    """Raise a `UserError` for an invalid option of `add_run_options` or of `above_zero`."""
     check_above_zero(options, "rounds", "seconds", *above_zero)
     check_game(options.env)
     check_folder(options.json)

@@ -1,11 +1,11 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""Measure how long a machine takes to build each C++ kernel with an empty cache.
+"""Measure how long it takes to build each C++ kernel with an empty cache.
 
     python benchmarks/builds.py                      print a table
     python benchmarks/builds.py --json builds.json   write a file, too
 
-Forward and backward are compiled side by side, as on first use. Each round begins with an empty
-cache. The time is in seconds, from the call until both functions are loaded, for float32.
+Forward and backward are compiled in parallel, as on first use, for float32. Each build starts with
+an empty cache. The time is in seconds, from the call until both functions are loaded.
 """
 
 import argparse
@@ -33,12 +33,12 @@ from fastweights.kernels.registry import OPERATIONS
 from fastweights.launch.cli.parser import Parser
 
 LANES = (16, 32, 64)
-WANTED = 2.0  # seconds: the longest build that we accept
-EXPECTED = 1.0  # seconds: about how long a build takes
+WANTED = 2.0  # seconds: longest acceptable build
+EXPECTED = 1.0  # seconds: rough length of a build
 
 
 def sources() -> dict[str, tuple[Path, int | None]]:
-    """Return each kernel's source, and its keys or input channels if not as many as outputs."""
+    """Return each kernel's source, and its keys or input channels if not equal to the outputs."""
     found: dict[str, tuple[Path, int | None]] = {
         name: (each.backends["cpu"].kernel.source, None) for name, each in OPERATIONS.items()
     }

@@ -1,5 +1,5 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""Compare the training speed and start-up time of this checkout and another.
+"""Compare the training speed and start-up time of this checkout with those of another.
 
     git worktree add ../before COMMIT
     python benchmarks/checkouts.py --before ../before                  five minutes on two cores
@@ -8,8 +8,8 @@
 Training runs `launch/atari.py` of each checkout with the same options. Its speed is in agent
 steps/s, from the log after a warm-up. Start-up is the time that `--help` and `--list-cores` take,
 in seconds. Every measurement is a separate process, and the checkouts alternate. The table gives
-medians, and the median over rounds of the ratio of this checkout to the other. A ratio above 1 for
-training and below 1 for start-up is an improvement.
+medians, and the median over rounds of the ratio of this checkout to the other. An improvement is a
+ratio above 1 for training, or below 1 for start-up.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from fastweights.training.presets import PRESETS
 
 ROOT = Path(__file__).parents[1]
 STARTS = ("--help", "--list-cores")
-LIKELY = 400.0  # agent steps/s, a guess that sets how many steps a run of --seconds makes
+LIKELY = 400.0  # agent steps/s: a guess that determines the number of steps in --seconds
 
 
 def start(checkout: Path, flag: str) -> float:
@@ -53,7 +53,7 @@ def steps_per_second(checkout: Path, preset: str, core: str, env: str, seconds: 
 
 
 def measure(options: argparse.Namespace) -> list[dict[str, object]]:
-    """Return a row for each measurement: both checkouts' samples, medians and median ratio."""
+    """Return one row per measurement: both checkouts' samples, medians and median ratio."""
     checkouts = {"before": options.before.resolve(), "after": ROOT}
     works: dict[str, Callable[[Path], float]] = {
         f"{preset}, agent steps/s": partial(

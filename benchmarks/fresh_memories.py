@@ -1,13 +1,13 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""Measure how much a fresh memory remembers of its last inputs.
+"""Measure how much an untrained memory remembers of its last inputs.
 
     python benchmarks/fresh_memories.py                                       every core
     python benchmarks/fresh_memories.py lstm rdn rdn:feature_map=unit --json fresh.json
 
-A core with its initial weights reads random inputs. The norm of the gradient of a random projection
-of its last output, with respect to the input some steps earlier, is divided by the norm with
-respect to the last input. 0.01 says that the input of that step changes the output a hundred times
-less than the present one. Medians over drawn weights; sizes are the published small agent's.
+A core with its initial weights reads random inputs. For a random projection of its last output, the
+norm of the gradient with respect to an earlier input is divided by the norm with respect to the
+last input. A value of 0.01 means that the earlier input affects the output a hundred times less
+than the last input. Values are medians over random weights, at the published small agent's sizes.
 """
 
 import argparse
@@ -38,10 +38,10 @@ INPUTS, STEPS, STREAMS, DRAWS = 256, 64, 8, 5
 def options_of(core: str) -> tuple[str, dict[str, Any]]:
     """Return the name and the options of `name:option=value,option=value`.
 
-    A value is a number or another literal of Python, or else a text.
+    A value is a number or another Python literal; anything else is a string.
 
     Raises:
-        ValueError: an option without a value; one line.
+        ValueError: an option has no value; one line.
     """
     name, _, rest = core.partition(":")
     options: dict[str, Any] = {}
@@ -56,7 +56,7 @@ def options_of(core: str) -> tuple[str, dict[str, Any]]:
 
 
 def remembered(core: str, seed: int) -> list[float]:
-    """Return the relative norm for each of `EARLIER`, for one draw of weights and inputs."""
+    """Return the relative norm at each of `EARLIER`, for one draw of weights and inputs."""
     name, options = options_of(core)
     torch.manual_seed(seed)
     memory = build_core(name, INPUTS, **options)

@@ -1,4 +1,4 @@
-"""The file that a benchmark's `--json` names."""
+"""The output file of a benchmark's `--json` option."""
 
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,6 @@ def check_folder(path: Path | None) -> None:
 
 
 def write_json(path: Path | None, content: dict[str, Any]) -> None:
-    """Replace the file, whole or not at all. Write nothing if `path` is None."""
+    """Write the file atomically, replacing an old one. Do nothing if `path` is None."""
     if path:
         replace_json(path, content, indent=2)

@@ -1,4 +1,4 @@
-"""Tables of the measurements of `benchmarks/kernels.py`."""
+"""Tables of the measurements made by `benchmarks/kernels.py`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ CALL = ("operation", "size", "mode")
 
 
 def ratios(rows: Sequence[Row], described: Mapping[str, Any], device: str) -> Table:
-    """Return a table of milliseconds and of how many times faster the device's own kernel is."""
+    """Return a table of milliseconds, and of the speed-up of the device's own kernel."""
     cells: dict[tuple[str, ...], dict[str, Row]] = {}
     for row in rows:
         cells.setdefault(tuple(row[name] for name in CALL), {})[row["backend"]] = row
@@ -51,7 +51,7 @@ def ratios(rows: Sequence[Row], described: Mapping[str, Any], device: str) -> Ta
 
 
 def reasons(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a line for each missing measurement, with the reason."""
+    """Yield a line with the reason for each missing measurement."""
     for row in rows:
         if reason := row.get("absent"):
             yield f"{' '.join(row[name] for name in CALL)}: no {row['backend']}, {reason}"

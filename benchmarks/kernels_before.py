@@ -1,5 +1,5 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""Compare the backward passes of the C++ kernels before and after a change of their sources.
+"""Compare the backward passes of the C++ kernels before and after a change to their sources.
 
     git worktree add ../before COMMIT
     python benchmarks/kernels_before.py --before ../before --json result.json
@@ -44,7 +44,7 @@ def before(kernel: CpuKernel, checkout: Path) -> CpuKernel:
 
 
 def backward(name: str, call: str) -> tuple[list[torch.Tensor], list[str]]:
-    """Return the tensors and options that the backward pass of such a call takes."""
+    """Return the tensors and options for the backward pass of `call`, an entry of `CALLS`."""
     case, kernel = example(name, call, "cpu"), OPERATIONS[name].backends["cpu"].kernel
     options = list(case.operation.signature.options.values())
     y, *others = kernel.forward(*case.tensors, *options)
@@ -55,14 +55,14 @@ def backward(name: str, call: str) -> tuple[list[torch.Tensor], list[str]]:
 
 
 def run(kernel: CpuKernel, tensors: list[torch.Tensor], options: list[str]) -> Run:
-    """Return a call of the kernel's backward pass, which is built now."""
+    """Build the kernel's backward pass, and return a call of it."""
     sizes = kernel.signature.check(tensors[: len(kernel.signature.arguments)])
     plan = kernel.plan("backward", tensors[0].dtype, Sizes(sizes), options)
     return partial(plan.run, tensors)
 
 
 def measure(name: str, call: str, options: argparse.Namespace) -> Row:
-    """Return the seconds of a backward pass in each round, before and after."""
+    """Return the seconds of the backward pass in each round, before and after the change."""
     ours, (tensors, chosen) = OPERATIONS[name].backends["cpu"].kernel, backward(name, call)
     with patch.object(cpu_build, "HEADERS", options.before.resolve() / "kernels" / "include"):
         runs = {"before": run(before(ours, options.before), tensors, chosen)}

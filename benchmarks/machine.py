@@ -16,7 +16,7 @@ from fastweights.kernels.machinery import cpu_build
 def describe(device: str = "cpu") -> dict[str, Any]:
     """Return the machine, its load, the versions of compiler, torch and this project, and the date.
 
-    Call it before the measurements; afterwards the load would be their own.
+    Call this before the measurements; otherwise the load includes their own.
     """
     model = ""
     if Path("/proc/cpuinfo").exists():
@@ -41,7 +41,7 @@ def describe(device: str = "cpu") -> dict[str, Any]:
 
 
 def _revision() -> str | None:
-    """Return the commit of the measured code; None outside a git checkout."""
+    """Return the commit of the code being measured; None outside a git checkout."""
     git = git_revision()
     return git and git["commit"] + " and changes" * git["is_dirty"]
 

@@ -1,13 +1,13 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""Compare training speed with Sample Factory: same game, network, unroll, batch and cores.
+"""Compare training speed with Sample Factory on the same game, network, unroll, batch and cores.
 
     benchmarks/peers/sample_factory/install.sh
     python benchmarks/peers.py                                 about twenty minutes
     python benchmarks/peers.py --rounds 5 --json peers.json
 
-The runs alternate, round by round, so that a busy moment of the machine affects each. The table
-gives medians of agent steps/s after a warm-up, and medians of the rounds' ratios. Our command is
-`launch/atari.py --core lstm`.
+The runs alternate within each round, so that other load on the machine affects all of them. The
+table gives medians of agent steps/s after a warm-up, and medians of the rounds' ratios. Our command
+is `launch/atari.py --core lstm`.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from fastweights.launch.cli.parser import Parser
 
 FOLDER = ROOT / "benchmarks" / "peers" / "sample_factory"
 OURS = "fastweights"
-PATIENCE = 300  # seconds after the end of --seconds until Sample Factory counts as stuck
+PATIENCE = 300  # seconds beyond --seconds after which Sample Factory is considered stuck
 
 
 def sample_factory(python: Path, mode: str, game: str, seconds: float) -> float:
@@ -63,7 +63,7 @@ def sample_factory(python: Path, mode: str, game: str, seconds: float) -> float:
 
 
 def ours(game: str, seconds: float, guess: float) -> float:
-    """Return agent steps/s of our run, from its log; `guess` sets the steps of about `seconds`."""
+    """Return agent steps/s of our run, from its log; it has about `guess * seconds` steps."""
     return measure_whole("paper", "lstm", game, seconds, guess)["whole"]
 
 

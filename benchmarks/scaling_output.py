@@ -1,4 +1,4 @@
-"""Show the estimates of `benchmarks/scaling.py` as a table, a figure and JSON."""
+"""Output of the estimates of `benchmarks/scaling.py`: a table, a figure and JSON."""
 
 import math
 from dataclasses import asdict
@@ -15,7 +15,7 @@ TITLE = "Estimate, not a measurement: agent steps/s"
 
 
 def table(rows: list[tuple[Layout, Estimate]]) -> Table:
-    """Return a table of each layout's estimate and limits; `updates` are updates a rollout."""
+    """Return a table with the estimate and the limits of each layout."""
     shown = Table(title=TITLE)
     head = ("environments", "act on", "learn on", *rows[0][1].limits, "estimate", "saturated")
     for name in (*head, "cores needed", "updates a rollout"):
@@ -43,7 +43,7 @@ def _rate(value: float) -> str:
 
 
 def draw(parts: Parts, layouts: list[Layout], path: Path) -> None:
-    """Draw agent steps/s over the number of environments, one line for each set of machines."""
+    """Plot agent steps/s against the number of environments, one line per set of machines."""
     figure = new_figure(5, 9)
     axes = figure.add_subplot()
     numbers = np.array([round(48 * (100_000 / 48) ** (i / 60)) for i in range(61)])
@@ -61,7 +61,7 @@ def draw(parts: Parts, layouts: list[Layout], path: Path) -> None:
 
 
 def to_json(parts: Parts, rows: list[tuple[Layout, Estimate]]) -> dict[str, Any]:
-    """Return everything printed; the limit of an unused part is null."""
+    """Return everything that is printed; the limit of an unused part is null."""
     found = [asdict(layout) | one._asdict() for layout, one in rows]
     for row in found:
         row["limits"] = {k: None if math.isinf(v) else v for k, v in row["limits"].items()}

@@ -1,6 +1,6 @@
-"""The recurrent delta rule with one launch a step and atomic sums: a baseline for benchmarks.
+"""The recurrent delta rule with one launch per step and atomic sums: a baseline for benchmarks.
 
-The kernels published with the papers compute it in this way. The source is `cuda.cu`.
+The kernels published with the papers work this way. The source is `cuda.cu`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,11 +18,11 @@ from fastweights.kernels.registry import OPERATIONS
 SOURCE = Path(__file__).parent / "cuda.cu"
 SIGNATURE = OPERATIONS["recurrent_delta_rule"].signature
 HEAD_SIZES = (8, 16, 32)
-INPUTS, SAVED = 4, 6  # q, k, v, beta; as many weights follow
+INPUTS, SAVED = 4, 6  # inputs: q, k, v, beta; as many weights follow
 
 
 def forward(*call: Any, save: bool = True) -> list[Tensor]:
-    """Compute as `CudaKernel.forward`: (y, *final state, *saved); `save=False` saves nothing."""
+    """Like `CudaKernel.forward`, return (y, *final state, *saved); `save=False` saves nothing."""
     tensors = call[: len(SIGNATURE.arguments)]
     *given, initial, initial_output = tensors
     weights, output = initial.clone(), initial_output.clone()
@@ -41,7 +41,7 @@ def _to_be_saved(y: Tensor) -> list[Tensor]:
 
 
 def backward(*call: Any) -> list[Tensor]:
-    """Compute as `CudaKernel.backward`: the gradients of inputs, weights and initial state."""
+    """Like `CudaKernel.backward`, return the gradients of inputs, weights and initial state."""
     count = len(SIGNATURE.arguments)
     tensors, saved = call[:count], call[count : count + SAVED]
     final, grad_y, grad_final, grad_output = call[count + SAVED : count + SAVED + 4]

@@ -2,10 +2,10 @@
 
     .venv/bin/python learn.py --env Pong --target 18 --csv pong.csv
 
-The options are those that Sample Factory itself has for Atari, with an LSTM, in one process (its
-serial mode): 8 environments, unrolls of 128, 4 epochs of 4 minibatches, clipped surrogate, GAE,
-normalised pictures and returns, a learning rate that falls to 0 at the end of the budget. The
-script needs the environment that install.sh makes, and nothing from this project.
+The options are Sample Factory's own for Atari, with an LSTM, in one process (its serial mode): 8
+environments, unrolls of 128, 4 epochs of 4 minibatches, clipped surrogate objective, GAE,
+normalised observations and returns, and a learning rate that falls to 0 at the end of the budget.
+The script needs the environment that install.sh creates and nothing from this project.
 """
 
 import argparse
@@ -23,12 +23,12 @@ COLUMNS = ("agent_steps", "seconds", "cpu_seconds", "games", "recent_game_return
 
 
 def arguments(options: argparse.Namespace, folder: str) -> list[str]:
-    """Return Sample Factory's command line; what it leaves out has Sample Factory's default."""
+    """Return Sample Factory's command line; other options have Sample Factory's defaults."""
     given = {
         "seed": options.seed,
         "serial_mode": True,
         "num_workers": 1,
-        "num_envs_per_worker": 8,  # of 8 workers with one environment each
+        "num_envs_per_worker": 8,  # instead of 8 workers with one environment each
         "recurrence": UNROLL,
         "rollout": UNROLL,
         "train_for_env_steps": options.total_steps,

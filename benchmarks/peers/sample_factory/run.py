@@ -5,7 +5,7 @@
 The trainer, environments and LSTM are Sample Factory's. Network, unroll and batch are those of this
 project's default run: the large IMPALA ResNet with 256 features, an LSTM of 256 units, 32
 environments, unrolls of 50, batches of 32 unrolls, each used once. The losses are PPO's, because
-the V-trace path of this version crashes. The script needs the environment that install.sh makes,
+the V-trace path of this version crashes. The script needs the environment that install.sh creates
 and nothing from this project.
 """
 
@@ -51,7 +51,7 @@ def arguments(game: str, mode: str, seconds: float, cores: int, folder: str) -> 
 
 
 def command_line(game: str, folder: str, options: dict[str, Any]) -> list[str]:
-    """Return the command line with `options` and those of every run: an LSTM, no files."""
+    """Return the command line from `options` and those common to all runs: an LSTM, no files."""
     common = {
         "algo": "APPO",
         "env": f"atari_{game.lower()}",
@@ -84,7 +84,7 @@ def rate(updates: list[tuple[float, int]]) -> float:
 
 
 def make_game(*arguments: object, **options: object) -> object:
-    """Make Sample Factory's Atari environment; its workers call this, too."""
+    """Create Sample Factory's Atari environment; its workers call this, too."""
     import gymnasium
     from ale_py.registration import register_v0_v4_envs
     from sf_examples.atari.atari_utils import make_atari_env
@@ -110,7 +110,7 @@ def train(game: str, mode: str, seconds: float, cores: int) -> list[tuple[float,
 
 
 def run(game: str, words: list[str], after_update: Callable[[Any], None]) -> None:
-    """Train as the command line `words` says; call `after_update` with the runner."""
+    """Train with the command line `words`; call `after_update(runner)` after each update."""
     from sample_factory.algo.runners.runner import AlgoObserver
     from sample_factory.algo.utils.misc import ExperimentStatus
     from sample_factory.envs.env_utils import register_env
