@@ -1,15 +1,15 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""Compare the speed of our image stem on a CPU with PyTorch's convolutions and pooling.
+"""Compare the speed of our image stem with that of PyTorch's convolutions and pooling on a CPU.
 
-    python benchmarks/convolutions.py                          print a table, in two minutes
+    python benchmarks/convolutions.py                          print a table; two minutes
     python benchmarks/convolutions.py --json convolutions.json
 
-Times are milliseconds for a batch of frames: 32 frames forward, as in acting, and 200 frames
-forward and backward, as in a micro-batch of learning. PyTorch computes in float32 with channels
-last, the layout in which its kernels are fastest. Both alternate. The whole stem is also timed in
-bfloat16 if the processor has bfloat16 matrix instructions. The small stem is in the precision that
-the presets `quick` and `afternoon` choose (theirs centres its filters, too); of it only the
-conversion of pixels is ours.
+Times are milliseconds per batch of frames: 32 frames forward, as in acting, and 200 frames forward
+and backward, as in a micro-batch of learning. PyTorch computes in float32 with channels last, its
+fastest layout. Both alternate. The whole stem is also timed in bfloat16 if the processor has
+bfloat16 matrix instructions. The small stem uses the precision that the presets `quick` and
+`afternoon` choose (their stem also centres its filters); only its conversion of pixels is our
+kernel.
 """
 
 import argparse
@@ -42,7 +42,7 @@ Key = tuple[str, str, str]  # layer, "acting" or "learning", "ours" or "pytorch"
 
 
 def layers() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
-    """Return each kind of layer in the resnet stem, with the shape of its input."""
+    """Return each kind of layer in the resnet stem, and both stems, with the input shape."""
     return {
         "84 x 84 pixels, 4 to 16 channels, pooled": (PooledConv2d(4, 16), FRAME),
         "42 x 42, unit of 16": (ResidualUnit(16), (16, 42, 42)),
@@ -56,7 +56,7 @@ def layers() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
 
 
 def _precision() -> str:
-    """Return the precision in which training convolves on this processor."""
+    """Return the precision of convolutions in training on this processor."""
     return choose_precision("auto", torch.device("cpu"))
 
 
@@ -96,7 +96,7 @@ def _learn(layer: nn.Module, x: Tensor, backend: str) -> None:
 
 
 def rows(samples: dict[Key, list[float]]) -> list[dict[str, Any]]:
-    """Return a row for each layer and kind of call; samples are seconds."""
+    """Return one row per layer and kind of call; samples are in seconds."""
     found = []
     for name, what in dict.fromkeys(key[:2] for key in samples):
         taken = {by: times for (*key, by), times in samples.items() if key == [name, what]}

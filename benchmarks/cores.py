@@ -1,15 +1,15 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""Measure the cost of each memory: seconds an update, and the difference from the LSTM.
+"""Measure the cost of each memory: seconds per update, and the difference from the LSTM.
 
-    python benchmarks/cores.py                     all memories, some minutes
+    python benchmarks/cores.py                     all memories; some minutes
     python benchmarks/cores.py --cores lstm rdn --json cores.json
 
-Runs that differ only in their memory differ only in the time of their cores. The cores are
-therefore timed alone, alternately, in the sizes of the default preset. Acting computes one step of
-all streams, and an update needs as many as an unroll has. Learning computes an unroll in
-micro-batches, forward and backward. The difference from the LSTM is given as a share of an update
-of the LSTM's whole agent. That time comes from the parts of `benchmarks/training.py` (environments,
-inference, update), run one after the other, on the same number of threads and the same device.
+Runs that differ only in the memory differ only in the time of their cores. Therefore, the cores are
+timed alone, alternately, at the sizes of the default preset. Acting computes one step of all
+streams, once for each step of an unroll. Learning computes an unroll in micro-batches, forward and
+backward. The difference from the LSTM is given as a share of the time of one update of the whole
+LSTM agent. This time is the sum of the parts in `benchmarks/training.py` (environments, inference,
+update), on the same number of threads and the same device.
 """
 
 import argparse
@@ -45,13 +45,13 @@ from fastweights.launch.cli.parser import Parser
 from fastweights.training import RunOptions, preset
 
 COMPARED_WITH = "lstm"
-WANTED = 0.05  # the largest acceptable share of a run that a fast-weight memory adds to the LSTM's
+WANTED = 0.05  # largest acceptable slow-down of a run by a fast-weight memory instead of the LSTM
 PARTS = ("acting", "learning")
 ATARI = (4, 84, 84), 18  # shape of a frame, number of actions
 
 
 def contenders(names: Sequence[str], device: str) -> dict[tuple[str, str], Run]:
-    """Return an acting step and the learning from an unroll, for every core."""
+    """Return, for every core, an acting step and the learning from one unroll."""
     runs: dict[tuple[str, str], Run] = {}
     for name in names:
         options = replace(preset("paper", name), precision="float32")
@@ -84,9 +84,9 @@ def _inputs(core: Core, time: int, streams: int, device: str) -> tuple[Tensor, T
 def rows(
     samples: dict[tuple[str, str], list[float]], parts: dict[str, float]
 ) -> list[dict[str, Any]]:
-    """Return one row a core.
+    """Return one row per core.
 
-    `samples` are seconds a call; `parts` are agent steps/s of the LSTM agent's parts.
+    `samples` are seconds per call; `parts` are agent steps/s of the LSTM agent's parts.
     """
     options = RunOptions()
     update = options.num_envs * options.unroll_length / _rate(parts)
@@ -103,7 +103,7 @@ def rows(
 
 
 def _rate(parts: dict[str, float]) -> float:
-    """Return agent steps/s if each step waits for all parts, whatever the schedule of training."""
+    """Return agent steps/s if all parts alternate, whatever the training schedule."""
     return bound(parts, "lockstep")
 
 

@@ -6,8 +6,8 @@
     python benchmarks/distributed.py --json distributed.json
 
 Parts: `learners` compares one learner with two, `ray` compares Ray's actors with local ones, `wire`
-measures a rollout's message, `recovery` the replacement of a killed actor. The compared runs
-alternate, round by round, so that a busy moment of the machine affects each. Tables give medians.
+measures the message of a rollout, and `recovery` times the replacement of a killed actor. Compared
+runs alternate within each round, so that other load affects all of them. Tables give medians.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from fastweights.training.presets import PRESETS
 
 
 class Part(NamedTuple):
-    """One of the benchmark's parts, which prints one table."""
+    """A part of the benchmark, with one table."""
 
     measure: Callable[[], dict[str, Any]]
     rows: Callable[[dict[str, Any]], list[tuple[str, ...]]]

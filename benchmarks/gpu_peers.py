@@ -1,6 +1,6 @@
-"""Contenders and estimates that are measured only on a GPU, beside our kernels.
+"""Peers that are measured only on a GPU, beside our kernels, and estimates for our kernels.
 
-- captured: our kernels' launches alone, replayed as a CUDA graph, without the time of Python and
+- captured: only our kernels' launches, replayed as a CUDA graph, without the overhead of Python and
   autograd.
 - step by step: `rdn_step_by_step`, captured in the same way.
 - fla: flash-linear-attention (`pip install flash-linear-attention`). It has no resets. Its chunked
@@ -8,7 +8,7 @@
 - cuDNN LSTM: `torch.nn.LSTM` as wide as all heads together, without resets, with its input
   projection.
 
-`ESTIMATES` were made from machine code before a GPU was available; `against_foretold` compares.
+`ESTIMATES` were derived from machine code before a GPU was available; see `against_foretold`.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ from fastweights.kernels.machinery.example import Example
 CAPTURED, STEP_BY_STEP = "captured", "step by step"
 FLA_NAMES = {"linear_attention": "linear_attn", "delta_rule": "delta_rule"}
 FLA_DTYPES = {"fused_recurrent": torch.float32, "chunk": torch.bfloat16}
-# Microseconds a step on an H100, estimated from machine code: (operation, mode, head size).
+# Microseconds per step on an H100, estimated from machine code: (operation, mode, head size).
 ESTIMATES = {
     ("delta_rule", "forward", 32): 0.18,
     ("delta_rule", "forward", 16): 0.14,
@@ -40,12 +40,12 @@ ESTIMATES = {
     ("self_referential", "forward", 32): 0.67,
     ("self_referential", "forward", 16): 0.32,
 }
-# Least cycles of one forward step, from its chain of dependent instructions.
+# Minimum cycles of one forward step, from its chain of dependent instructions.
 FLOORS = {"recurrent_delta_rule": 475, "delta_rnn": 250, "self_referential": 400}
 
 
 def peers(name: str, call: str, mode: str, device: str) -> tuple[dict[str, Run], list[Row]]:
-    """Return the peers that run, by name, and a row with the reason for each that does not."""
+    """Return the peers that run, by name, and a row with the reason for each other peer."""
     makers: dict[str, Callable[[Example], Run]] = {"cuDNN LSTM": partial(lstm, call, mode)}
     for kind in FLA_DTYPES if name in FLA_NAMES else ():
         makers[f"fla {kind}"] = partial(fla, kind, mode)
@@ -70,9 +70,9 @@ def peers(name: str, call: str, mode: str, device: str) -> tuple[dict[str, Run],
 
 
 def fla(kind: str, mode: str, case: Example) -> Run:
-    """Return a call of flash-linear-attention, whose [B, T, H, ...] layout is prepared beforehand.
+    """Return a call of flash-linear-attention, on tensors already in its layout [B, T, H, ...].
 
-    It neither scales the queries nor normalises the output.
+    The call neither scales the queries nor normalises the output.
     """
     name = FLA_NAMES[case.operation.name]
     function = getattr(import_module(f"fla.ops.{name}"), f"{kind}_{name}")
@@ -100,7 +100,7 @@ def launches(
     mode: str,
     case: Example,
 ) -> Run:
-    """Return calls of the two functions of a `CudaKernel`, without autograd."""
+    """Return a call of the two functions of a `CudaKernel`, without autograd."""
     signature = case.operation.signature
     options, outputs = list(signature.options.values()), 1 + len(signature.state)
     y, *states = forward(*case.tensors, *options)[:outputs]
@@ -120,7 +120,7 @@ def captured(
     mode: str,
     case: Example,
 ) -> Run:
-    """Return the calls of `launches`, captured as a CUDA graph."""
+    """Return the call that `launches` returns, captured as a CUDA graph."""
     run = launches(forward, backward, mode, case)
     run()
     torch.cuda.synchronize()
@@ -131,9 +131,9 @@ def captured(
 
 
 def against_foretold(rows: Sequence[Row], gigahertz: float) -> list[Row]:
-    """Return microseconds a step beside the estimate, for each call with our kernel captured.
+    """Return measured and estimated microseconds per step, for each captured call of our kernels.
 
-    `of_floor` is the share of a forward's time that its chain of dependent instructions explains.
+    `of_floor` is the fraction of a forward pass's time explained by its dependency chain.
     """
     found = []
     for row in rows:

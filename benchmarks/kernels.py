@@ -1,13 +1,13 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""Compare the speed of every backend of the recurrences with the reference loop.
+"""Compare the speed of all backends of the recurrences with the reference loop.
 
     python benchmarks/kernels.py                      print a table of all operations and sizes
     python benchmarks/kernels.py --ops delta_rule --sizes rl act --compile --json result.json
-    python benchmarks/kernels.py --device cuda        with other libraries, and our estimates
+    python benchmarks/kernels.py --device cuda        include other libraries and our estimates
 
-The backends alternate round by round, so that a busy moment of the machine affects all of them. The
-table gives medians, and how many times faster the device's own kernel is: the median over rounds of
-the ratio. Run the tests first.
+The backends alternate within each round, so that other load on the machine affects all of them. The
+table gives medians and the speed-up of the device's own kernel, which is the median of the rounds'
+ratios. Run the tests first.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).parents[1])  # otherwise `kernels` would be this file
+sys.path[0] = str(Path(__file__).parents[1])  # otherwise `import kernels` would find this file
 
 from rich.console import Console
 
@@ -40,7 +40,7 @@ from fastweights.launch.cli.parser import Parser
 
 
 def measure(name: str, call: str, mode: str, options: argparse.Namespace) -> list[Row]:
-    """Return one row for each backend; a backend that cannot compute the call gives the reason."""
+    """Return one row per backend; if a backend cannot compute the call, its row has the reason."""
     device = options.device
     runs, rows = contenders(name, call, mode, device)
     if options.compile:

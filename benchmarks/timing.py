@@ -1,4 +1,4 @@
-"""Time several implementations alternately, so that a busy moment of the machine affects all."""
+"""Time several implementations alternately, so that other load on the machine affects all."""
 
 import argparse
 import statistics
@@ -19,12 +19,12 @@ from fastweights.host import UserError, compute_exactly
 Run = Callable[[], object]
 Name = TypeVar("Name")
 Result = TypeVar("Result")
-SHORTEST_SAMPLE = 0.02  # seconds; a sample of a shorter call repeats it
-LONG = 20.0  # seconds; longer benchmarks print each round on stderr
+SHORTEST_SAMPLE = 0.02  # seconds; shorter calls are repeated within a sample
+LONG = 20.0  # seconds; longer benchmarks report each round on stderr
 
 
 def seconds_of(run: Run, repeats: int, device: str) -> float:
-    """Return the seconds of one call, averaged over `repeats`; a GPU is timed by its events."""
+    """Return the seconds per call, averaged over `repeats`; a GPU is timed by CUDA events."""
     if device == "cuda":
         return _seconds_on_gpu(run, repeats)
     began = time.perf_counter()
@@ -50,9 +50,9 @@ def take_turns(
     device: str,
     within: Callable[[Name], AbstractContextManager[None]] = lambda name: nullcontext(),
 ) -> dict[Name, list[float]]:
-    """Return seconds a call of each, in every round: up to `rounds` of them in about `seconds`.
+    """Return seconds per call of each run in every round: up to `rounds` in about `seconds`.
 
-    All are warmed up; slow calls get a single round. A name's samples are taken inside
+    All runs are warmed up; slow calls get a single round. The samples of a run are taken inside
     `within(name)`, which is not timed.
     """
     began, once = time.perf_counter(), {}
@@ -68,15 +68,15 @@ def take_turns(
     for _ in told_rounds(max(1, min(rounds, int(left / max(1e-9, a_round)))), a_round):
         for name, run in runs.items():
             with within(name):
-                run()  # the previous contender has displaced this one's data in caches and heap
+                run()  # the previous contender displaced this one's data in caches and heap
                 samples[name].append(seconds_of(run, repeats[name], device))
     return samples
 
 
 def told_rounds(rounds: int, a_round: float) -> Iterator[int]:
-    """Yield the rounds' numbers; print them on stderr if all take longer than `LONG` together.
+    """Yield the round numbers; print them on stderr if all rounds together take over `LONG`.
 
-    `a_round`: seconds of one round.
+    `a_round`: seconds per round.
     """
     for number in range(1, rounds + 1):
         if rounds * a_round > LONG:
@@ -87,9 +87,9 @@ def told_rounds(rounds: int, a_round: float) -> Iterator[int]:
 def play_rounds(
     cases: Mapping[str, Callable[[], Result]], rounds: int, tell: Callable[[Result], str]
 ) -> dict[str, list[Result]]:
-    """Call every case in every round and return all results; print each on stderr.
+    """Call every case in every round and return all results; print each result on stderr.
 
-    Every other round is in reverse order, so that no case is always first or after the same one.
+    Every other round is in reverse order, so that no case always runs first or after the same case.
     """
     found: dict[str, list[Result]] = {name: [] for name in cases}
     for number in range(1, rounds + 1):
@@ -100,16 +100,16 @@ def play_rounds(
 
 
 def median_ratio(of: Sequence[float], to: Sequence[float]) -> float:
-    """Return the median of the rounds' ratios; what slows a whole round is in both its samples."""
+    """Return the median of the rounds' ratios, in which slowdowns of a whole round cancel out."""
     return statistics.median(a / b for a, b in zip(of, to, strict=True))
 
 
 def logged_rate(logs: Mapping[str, Sequence[float]], warm_up: int) -> float:
     """Return agent steps/s of a logged run after its first `warm_up` updates.
 
-    This is all steps over all their time. The median update's rate would be wrong, because rollouts
-    and so updates come in bursts. A row is written when its update ends, so counting starts at the
-    last row of the warm-up. The times are the wall clock's; a change of the clock makes them wrong.
+    The rate is total steps over total time. The median rate of an update would be wrong, because
+    rollouts, and so updates, come in bursts. A row is written when its update ends, so counting
+    starts at the last warm-up row. Times are wall-clock times; clock adjustments falsify the rate.
     """
     step, clock = logs["step"], logs["_time"]
     return (step[-1] - step[warm_up - 1]) / (clock[-1] - clock[warm_up - 1])
@@ -122,7 +122,7 @@ def add_options(
     default: float,
     devices: Sequence[str] = ("cpu", "cuda"),
 ) -> None:
-    """Add the options of benchmarks that alternate; `rounds` and `seconds` complete the help."""
+    """Add the options of alternating benchmarks; `rounds` and `seconds` complete the help."""
     parser.add_argument(
         "--rounds", type=int, default=7, help=f"largest number of {rounds} (default 7)"
     )
@@ -140,7 +140,7 @@ def add_options(
 
 
 def use_options(options: argparse.Namespace, *above_zero: str) -> dict[str, Any]:
-    """Check the options of `add_options` and those named; set torch's threads and precision.
+    """Check the options of `add_options` and `above_zero`; set torch's threads and precision.
 
     Returns the description of the machine.
     """
