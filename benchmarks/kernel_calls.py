@@ -1,4 +1,4 @@
-"""The calls that `benchmarks/kernels.py` times: sizes, and backends that can compute them."""
+"""The calls timed by `benchmarks/kernels.py`: their sizes, and backends that can compute them."""
 
 import os
 import time
@@ -26,13 +26,13 @@ CALLS = {
 SIZES = {"rl": ("rl",), "code": ("code",), "lm": ("lm",), "act": ("acting1", "acting32")}
 RESETS = {"rl": 0.02}
 COMPILED, COMPILED_STEP = "torch.compile", "torch.compile, a step"
-# Autograd keeps about three times the state of every step of the loop.
+# Autograd stores about three times the state for every step of the loop.
 KEPT_STATES = 3
 Row = dict[str, Any]
 
 
 def example(name: str, call: str, device: str) -> Example:
-    """Return a call with float32 tensors; the LSTM is as wide as all heads together."""
+    """Return an example call with float32 tensors; the LSTM is as wide as all heads together."""
     given = CALLS[call]
     width = given["D"] * given["H"] if name == "lstm" else given["D"]
     sizes = {**given, "K": given["D"], "V": given["D"], "D": width}
@@ -49,7 +49,7 @@ def forward(function: Callable[..., Any], call: Sequence[Any], inputs: Sequence[
 def forward_backward(
     function: Callable[..., Any], call: Sequence[Any], inputs: Sequence[Tensor]
 ) -> Run:
-    """Return a call followed by the gradients of its first output by all inputs."""
+    """Return a call followed by the gradients of its first output with respect to all inputs."""
     for tensor in inputs:
         tensor.requires_grad_()
     with torch.no_grad():
@@ -67,7 +67,7 @@ MODES = {"forward": forward, "forward+backward": forward_backward}
 def timed(function: Callable[..., Any], case: Example, mode: str) -> Run:
     """Return a call in this mode; its arguments are prepared beforehand, as in a core.
 
-    Options keep their defaults.
+    Options have their defaults.
     """
     signature = case.operation.signature
     options = list(signature.options.values())
@@ -77,16 +77,16 @@ def timed(function: Callable[..., Any], case: Example, mode: str) -> Run:
 
 @contextmanager
 def surroundings(name: str, mode: str) -> Iterator[None]:
-    """Force the backend `name`, if it is one, and enable gradients unless `mode` is "forward"."""
+    """Force backend `name`, if there is one; enable gradients unless `mode` is "forward"."""
     forced = kernels.backend(name) if name in BACKENDS else nullcontext()
     with forced, torch.set_grad_enabled(mode != "forward"):
         yield
 
 
 def contenders(name: str, call: str, mode: str, device: str) -> tuple[dict[str, Run], list[Row]]:
-    """Return the call on each backend that can compute it, and the reasons of the others as rows.
+    """Return the call on each backend that can compute it, and rows with reasons for the others.
 
-    Call them in their `surroundings`.
+    Run the calls inside `surroundings`.
     """
     runs: dict[str, Run] = {}
     absent: list[Row] = []
@@ -105,7 +105,7 @@ def contenders(name: str, call: str, mode: str, device: str) -> tuple[dict[str, 
 
 
 def too_much_memory(case: Example, device: str) -> str | None:
-    """Return why the loop's backward needs too much memory to be measured, or None if it fits."""
+    """Return why the memory is too small for the loop's backward pass, or None if it suffices."""
     states = case.tensors[-len(case.operation.signature.state) :]
     steps = case.operation.signature.sizes(case.tensors)["T"]
     needed = KEPT_STATES * steps * sum(state.nbytes for state in states)
@@ -123,7 +123,7 @@ def compiled(
 ) -> tuple[dict[str, Run], list[Row]]:
     """Return the reference under torch.compile: the whole loop, and one step called in a loop.
 
-    The rows give the seconds that compiling took, or the reason why nothing was measured.
+    The rows give the compilation time in seconds, or the reason why nothing was measured.
     """
     signature, steps = OPERATIONS[name].signature, CALLS[call]["T"]
     reference = signature.reference
@@ -146,12 +146,12 @@ def compiled(
 
 
 def _loop(step: Callable[..., Any], inputs: int) -> Callable[..., Any]:
-    """Return a function of many steps from a `step` that computes a single row."""
+    """Return a loop over many steps that calls `step` for each single row."""
 
     def unrolled(*call: Any) -> tuple[Tensor, Any]:
         rows, (state, *weights) = call[: inputs + 1], call[inputs + 1 :]
         outputs = []
-        # Split once: the gradient of a slice of its own would be as large as all rows.
+        # Split once: with a slice per step, each slice's gradient would be as large as all rows.
         for row in zip(*(each.split(1) for each in rows), strict=True):
             y, state = step(*row, state, *weights)
             outputs.append(y)
@@ -161,7 +161,7 @@ def _loop(step: Callable[..., Any], inputs: int) -> Callable[..., Any]:
 
 
 def _compile(way: str, prepare: Callable[[], Run], mode: str) -> tuple[Run | None, Row]:
-    """Make the first call, which compiles; to prepare a backward pass calls the function, too."""
+    """Make the first call, which compiles. `prepare` may call and so compile the function, too."""
     began = time.perf_counter()
     try:
         with surroundings(way, mode):

@@ -1,16 +1,16 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
 """Compare the training speed of language models with the softmax Transformer's, in tokens/s.
 
-    python benchmarks/language_models.py                              the `small` preset, minutes
+    python benchmarks/language_models.py                              `small` preset; some minutes
     python benchmarks/language_models.py --preset paper --device cuda --json paper.json
     python benchmarks/language_models.py --preset paper --micro-columns 12       on a CPU
     python benchmarks/language_models.py --precision float32
 
-The models alternate: each makes one update a round, on the same tokens. Figures are medians; ratios
-are medians of the rounds' ratios. The Transformer uses PyTorch's fused attention. The memory's
-share is what an update saves if the recurrence is left out; its inputs and their gradients are
-still computed. The text is random words of the preset's vocabulary. A token's cost depends on its
-word only in the softmax's tails, and words are as rare here as in WikiText-103.
+The models alternate: each makes one update per round, on the same tokens. Figures are medians;
+ratios are medians of the rounds' ratios. The Transformer uses PyTorch's fused attention. The memory
+share is the share of an update's time saved by omitting the recurrence; its inputs and their
+gradients are still computed. The text consists of random words of the preset's vocabulary. The cost
+of a token depends on its word only in the softmax tails; word frequencies are as in WikiText-103.
 """
 
 import argparse
@@ -67,7 +67,7 @@ SIZES = {  # of an update
 
 
 def chosen(options: argparse.Namespace, core: str) -> LanguageOptions:
-    """Return a model's options: the preset's, changed as the command line asks."""
+    """Return a model's options: the preset's, with the changes from the command line."""
     found = language_preset(options.preset, core)
     if options.layers:
         found = found.with_core({"layers": options.layers})
@@ -78,7 +78,7 @@ def chosen(options: argparse.Namespace, core: str) -> LanguageOptions:
 
 
 def words(types: int, count: int) -> np.ndarray:
-    """Return random words, as frequent as Zipf and Mandelbrot's formula says."""
+    """Return random words with frequencies by the Zipf-Mandelbrot law."""
     share = 1 / (np.arange(types) + 2.7)
     drawn = np.random.default_rng(1).random(count)
     return np.searchsorted(np.cumsum(share / share.sum()), drawn).clip(max=types - 1)
@@ -112,7 +112,7 @@ def rows(
     samples: Mapping[tuple[str, str], list[float]],
     tokens: int,
 ) -> list[dict[str, Any]]:
-    """Return one row a model; samples are seconds an update."""
+    """Return one row per model; samples are seconds per update."""
     beside, found = samples.get((COMPARED_WITH, WHOLE)), []
     for model in models:
         core = model["core"]

@@ -3,16 +3,16 @@
 Four kinds of runs alternate:
 
 - alone: one learner on one core.
-- two runs: two unrelated learners on a core each, which shows the cost of sharing the machine.
-- two learners: two learners of one run on a core each, which shows the cost of exchanging gradients
-  by gloo.
-- alone on both: the same run by one learner, with two threads on both cores.
+- two runs: two unrelated learners on one core each; shows the cost of sharing the machine.
+- two learners: two learners of one run on one core each; shows the cost of exchanging gradients
+  with gloo.
+- alone on both: the same run with one learner, which has two threads on both cores.
 
-Every learner is pinned to its cores. A learner of one core has half of the run's environments. All
-rates are per core and compared with both lone learners: alone, and alone on both.
+Every learner is pinned to its cores. A learner on one core has half of the run's environments. All
+rates are per core and compared with both single learners: alone, and alone on both.
 
-The speed of a shared machine changes by a tenth from one minute to the next. The log of the two
-learners therefore gives a second measure: the share of an update that they spend waiting for each
+The speed of a shared machine can change by a tenth from one minute to the next. Therefore, the log
+of the two learners gives a second measure: the share of an update that they spend waiting for each
 other and exchanging gradients and reports.
 """
 
@@ -54,9 +54,9 @@ class Job:
     def start(
         self, name: str, cores: Collection[int], share: int, place: dict[str, str] | None = None
     ) -> subprocess.Popen[str]:
-        """Start a learner of the run `name` whose whole batch is `1 / share` of the preset's.
+        """Start a learner of run `name`; the run's batch is `1 / share` of the preset's.
 
-        `place`: the environment variables that torchrun would set.
+        `place`: environment variables that torchrun would set.
         """
         known = preset(self.preset, self.core)
         size, threads = known.num_envs // share, len(cores)
@@ -91,7 +91,7 @@ class Job:
 
 
 def two_cores() -> list[int]:
-    """Return two cores that this process may use. Raises `UserError` if it may use fewer."""
+    """Return two cores that this process may use. Raises `UserError` if there are fewer."""
     if not hasattr(os, "sched_getaffinity"):
         raise UserError(
             "the part learners needs Linux, to pin processes to cores; leave it out: "
@@ -108,13 +108,13 @@ class Sample(NamedTuple):
 
     rate: float  # agent steps/s per core
     update: float  # seconds from one update to the next
-    exchange: float  # of these seconds, those spent waiting for the other learner and exchanging
+    exchange: float  # seconds of `update` spent waiting for the other learner and exchanging
 
 
 def measure(game: str, core: str, settings: str, updates: int, rounds: int) -> dict[str, Any]:
-    """Return agent steps/s per core in each round, and median ratios to the two lone learners.
+    """Return agent steps/s per core in each round, and median ratios to both single learners.
 
-    `settings` names the preset.
+    `settings` is the name of the preset.
     """
     cases = {kind: partial(_sample, kind, game, core, settings, updates) for kind in KINDS}
     samples = play_rounds(cases, rounds, lambda sample: f"{sample.rate:.0f} a core")
@@ -132,8 +132,8 @@ def measure(game: str, core: str, settings: str, updates: int, rounds: int) -> d
 def rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
     """Return the rows of a table.
 
-    Columns: kind; agent steps/s per core; ratios to a lone learner on one core and on two; the
-    share of an update that the exchange takes.
+    Columns: kind; agent steps/s per core; ratios to a single learner on one core and on two; the
+    exchange's share of an update.
     """
     return [
         (
@@ -147,13 +147,13 @@ def rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _sample(kind: str, *what: Any) -> Sample:
-    """Run one kind of run and return the figures that it logs after its warm-up."""
+    """Perform one kind of run and return the figures that it logs after its warm-up."""
     with tempfile.TemporaryDirectory() as folder:
         learners: list[subprocess.Popen[str]] = []
         try:
             learners.extend(Job(*what, Path(folder)).learners(kind))
             _wait(kind, learners)
-        finally:  # no learner outlives its folder
+        finally:  # no learner may outlive its folder
             for learner in learners:
                 learner.kill()
                 learner.wait()
@@ -168,7 +168,7 @@ def _sample(kind: str, *what: Any) -> Sample:
 
 
 def _wait(kind: str, learners: Sequence[subprocess.Popen[str]]) -> None:
-    """Wait for all learners, or until one fails: the others may be waiting for it."""
+    """Wait until all learners end, or until one fails, for which the others may be waiting."""
     running = True
     while running:
         running = None in [learner.poll() for learner in learners]

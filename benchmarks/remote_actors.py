@@ -1,7 +1,7 @@
 """Measure the cost of actors in other processes, for `distributed.py`.
 
 - `rates`: agent steps/s with Ray's actors and with both local schedules, on the same cores.
-- `wire`: the bytes of a rollout, the least possible number on Atari, the effect of compression.
+- `wire`: the bytes of a rollout, the smallest possible number on Atari, the effect of compression.
 - `recovery`: seconds from the death of an actor to the first rollout of its replacement.
 """
 
@@ -36,13 +36,13 @@ from fastweights.training.schedules.experience import Experience, Source
 ROOT = Path(__file__).parents[1]
 WARM_UP = 5  # updates before the rate is measured
 PRESET = "quick"
-PICTURE = 84 * 84  # bytes of the one new frame in an agent step of Atari, without compression
+PICTURE = 84 * 84  # bytes, uncompressed, of the one new frame in an agent step on Atari
 KINDS = {
     "lockstep": ("--schedule", "lockstep"),
     "asynchronous": ("--schedule", "asynchronous"),
     "ray": ("--engine", "ray"),
 }
-_PATIENCE = 120.0  # seconds to wait for the replacement of an actor
+_PATIENCE = 120.0  # seconds to wait until an actor is replaced
 
 
 def need_ray() -> None:
@@ -65,7 +65,7 @@ def rates(game: str, core: str, updates: int, rounds: int) -> dict[str, Any]:
 
 
 def rate_rows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Return the rows of a table: kind, agent steps/s, Ray's rate as a share of this one."""
+    """Return the rows of a table: kind, agent steps/s, Ray's rate relative to it."""
     shares = found["ray_share_of"]
     return [
         (kind, f"{statistics.median(each):,.0f}", f"{shares[kind]:.0%}" if kind in shares else "")
@@ -95,7 +95,7 @@ def _rate(game: str, core: str, updates: int, kind: tuple[str, ...]) -> float:
 def wire(game: str, core: str, rollouts: int) -> dict[str, Any]:
     """Return bytes and seconds of one message: medians over `rollouts` with random actions.
 
-    `least_bytes_per_step` is right for Atari only, where a step has one new frame.
+    `least_bytes_per_step` is valid only for Atari, where a step has one new frame.
 
     Raises:
         UserError: the game has no pictures, or cannot be played; one line.
@@ -125,13 +125,13 @@ def wire(game: str, core: str, rollouts: int) -> dict[str, Any]:
         "bytes_per_step": medians["bytes"] / steps,
         "packed_bytes_per_step": medians["packed_bytes"] / steps,
         "least_bytes_per_step": PICTURE,
-        # On a slower network, zlib saves more time than it takes.
+        # On a network slower than this, zlib saves more time than it costs.
         "zlib_pays_below_bytes_per_second": saved / work,
     }
 
 
 def wire_rows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Return the rows of a table: contents, bytes an agent step, milliseconds a message."""
+    """Return the rows of a table: contents, bytes per agent step, milliseconds per message."""
     plain = 1000 * (found["encode"] + found["decode"])
     packed = plain + 1000 * (found["pack"] + found["unpack"])
     pays = found["zlib_pays_below_bytes_per_second"] / 1e6
@@ -149,7 +149,7 @@ def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def recovery(game: str, core: str, rounds: int) -> dict[str, Any]:
-    """Return for each round the seconds from `kill -9` of an actor to its replacement's rollout."""
+    """Return, for each round, the seconds from `kill -9` to the replacement actor's rollout."""
     with user_input():
         plan, found = plan_of(replace(_options(game, core), engine="ray")), []
     with assembled(plan.options, plan, Stages("learner")) as (_, source), source:
@@ -170,7 +170,7 @@ def recovery(game: str, core: str, rounds: int) -> dict[str, Any]:
 
 
 def recovery_rows(found: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Return the rows of a table: the event, median seconds, seconds of every round."""
+    """Return the rows of a table: event, median seconds, seconds of every round."""
     every = " ".join(f"{seconds:.1f}" for seconds in found["seconds"])
     return [
         ("from kill -9 to the next rollout", f"{statistics.median(found['seconds']):.1f}", every)

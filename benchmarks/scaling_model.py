@@ -1,6 +1,6 @@
-"""Estimate how fast a cluster trains, from the speed of its parts and the devices they share.
+"""Estimate the training speed of a cluster from the speed of its parts and the shared devices.
 
-Every part has a limit: the agent steps/s of the cluster if all other parts took no time. Parts that
+Each part has a limit: the agent steps/s of the cluster if all other parts took no time. Parts that
 share a device alternate on it, so their limits combine to 1 / sum(1 / limit), as in the bound of
 `benchmarks/training.py`. The estimate is the lowest limit; the part with this limit is saturated.
 """
@@ -26,18 +26,18 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Measured rates in agent steps/s, and the bytes of an agent step and of the weights."""
+    """Measured rates in agent steps/s, sizes in bytes, and settings of training."""
 
     environments: float  # environments on one core
     cpu_inference: float  # inference on one core
     cpu_update: float  # learning on one core
     gpu_inference: float | None = None  # inference on one GPU; None if unknown
     gpu_update: float | None = None  # learning on one GPU; None if unknown
-    step_bytes: float  # of a rollout, for an agent step
+    step_bytes: float  # of a rollout, per agent step
     weight_bytes: float  # of the network's weights
-    call_seconds: float  # from a frame to its action, beyond emulation and inference
+    call_seconds: float  # from a frame to its action, excluding emulation and inference
     network: float  # bytes/s of each machine, in each direction
-    batch: int  # columns of a rollout, for each learning device
+    batch: int  # columns of a rollout, per learning device
     unroll: int  # agent steps in a rollout
     publish_every: int = 1  # updates from one broadcast of the weights to the next
 
@@ -50,7 +50,7 @@ class Parts:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Machines that act, and machines that only learn; if there are none, those that act learn."""
+    """Machines that act, and machines that only learn; if there are none, acting machines learn."""
 
     environments: int  # on all machines together
     machines: int = 1  # that act
@@ -73,17 +73,17 @@ class Layout:
 
     @property
     def learning_devices(self) -> int:
-        """The number of GPUs that learn, or of machines if no GPU learns."""
+        """The number of GPUs that learn, or of learning machines if no GPU learns."""
         return self.learners * self.learner_gpus or self.machines * max(self.gpus, 1)
 
 
 class Estimate(NamedTuple):
     """The limits of a cluster's parts and their combination, in agent steps/s.
 
-    `saturated`: the part that limits the rate. `updates_a_rollout`: updates made from one rollout
-    of all environments; at the last of them, the acting weights are that many updates old.
-    `cores_needed`: cores of each acting machine at which emulation no longer limits the rate; None
-    if the cores have other work, too.
+    `saturated`: the part that limits the rate. `updates_a_rollout`: number of updates from one
+    rollout of all environments; at the last update, the acting weights are this many updates old.
+    `cores_needed`: cores per acting machine at which emulation no longer limits the rate; None if
+    the cores have other work, too.
     """
 
     limits: dict[str, float]
@@ -94,7 +94,7 @@ class Estimate(NamedTuple):
 
 
 def limits(parts: Parts, layout: Layout) -> dict[str, float]:
-    """Return the agent steps/s that each part alone would allow; infinite for an unused part."""
+    """Return each part's limit in agent steps/s; infinite for an unused part."""
     hosts = layout.learners or layout.machines
     links = min(layout.machines, hosts) * parts.network if layout.learners else inf
     batch = _batch(parts, layout)
@@ -128,7 +128,7 @@ def estimate(parts: Parts, layout: Layout) -> Estimate:
 
 
 def together(limits: dict[str, float], names: tuple[str, ...]) -> float:
-    """Return the agent steps/s of parts that alternate on one device."""
+    """Return the combined limit in agent steps/s of parts that alternate on one device."""
     seconds = sum(1 / limits[name] for name in names)
     return 1 / seconds if seconds else inf
 

@@ -1,15 +1,15 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""Measure how much a stem's features differ between the frames of a game.
+"""Measure how much a stem's features vary over the frames of a game.
 
     python benchmarks/stems.py --env Pong                         untrained stems
     python benchmarks/stems.py --env Pong --runs runs/a runs/b    trained agents of the game, too
     python benchmarks/stems.py --json stems.json
 
-A filter or feature is silent if it is 0 for every frame: it passes neither information nor a
-gradient. The outputs of the fully connected layer, before normalisation and ReLU, are a constant
-(their mean over the frames) plus what varies: if the constant is much larger, the agent is nearly
-blind. Untrained stems see 600 frames of four games with random actions. A trained agent sees the
-frames of its own games, without blank ones.
+A filter or feature is silent if it is 0 for every frame, so that it passes neither information nor
+a gradient. The outputs of the fully connected layer, before normalisation and ReLU, are split into
+a constant part (their mean over the frames) and a varying part: if the constant part is much
+larger, the agent is nearly blind. Untrained stems see 600 frames of four games with random actions.
+A trained agent sees the frames of its own games, except blank ones.
 """
 
 import argparse
@@ -42,7 +42,7 @@ from fastweights.training import open_agent
 STEMS = ("resnet", "shallow", "shallow_norm", "shallow_soft_centred", "shallow_centred")
 DRAWS = 5  # untrained copies of each stem
 GAMES = 4
-EARLIER = 50  # agent steps before frames are used, because all games begin alike
+EARLIER = 50  # agent steps before the first frame used, because all games start alike
 STEPS = 150  # agent steps whose frames are used
 
 
@@ -51,22 +51,22 @@ class Told(NamedTuple):
 
     mean: float  # of the features
     spread: float  # standard deviation over frames, averaged over features
-    silent_features: float  # share of all
-    silent_filters: float  # share, in the first layer of filters that ends in a ReLU
-    constant: float  # root mean square of the fully connected layer's mean outputs
-    varying: float  # the same of what its outputs differ from the means
+    silent_features: float  # share of all features
+    silent_filters: float  # share of the filters in the first layer that ends in a ReLU
+    constant: float  # root mean square of the mean outputs of the fully connected layer
+    varying: float  # root mean square of the deviations of its outputs from their means
 
 
 class Heard(NamedTuple):
-    """What a stem computed in each call."""
+    """Tensors that a stem computed, one per call in each list."""
 
     features: list[Tensor]  # [N, F]
     filters: list[Tensor]  # [N, C, Y, X], of the first layer that ends in a ReLU, after it
-    outputs: list[Tensor]  # [N, F], of the fully connected layer
+    outputs: list[Tensor]  # [N, F], outputs of the fully connected layer
 
 
 def told(features: Tensor, filters: Tensor, outputs: Tensor) -> Told:
-    """Compute the statistics of what was heard in all calls."""
+    """Compute the statistics of the tensors from all calls."""
     quiet = (features <= 0).all(0), (filters <= 0).all(0).flatten(1).all(1)
     silent = (one.float().mean().item() for one in quiet)
     constant = outputs.mean(0)
@@ -76,9 +76,9 @@ def told(features: Tensor, filters: Tensor, outputs: Tensor) -> Told:
 
 @contextmanager
 def listening(stem: ImageStem, first_frames: int | None = None) -> Iterator[Heard]:
-    """Collect what the stem computes in every call inside the block.
+    """Record the stem's tensors in every call inside the block.
 
-    Of each call's frames, only the `first_frames` count, and no blank ones (`flicker`).
+    Of each call's frames, only the `first_frames` are used, except blank frames (`flicker`).
     """
     heard, counted = Heard([], [], []), []  # numbers of the frames of each call
     rectifiers = (module for module in stem.convolutions if isinstance(module, nn.ReLU))
@@ -104,7 +104,7 @@ def _all(heard: Heard, first_call: int = 0) -> Told:
 
 
 def frames_of(game: str) -> Tensor:
-    """Return frames [N, C, Y, X] of games with random actions."""
+    """Return frames [N, C, Y, X] of games played with random actions."""
     games = envs.make(game, GAMES, seed=1)
     if len(games.frame_shape) != 3:
         raise UserError(
@@ -142,7 +142,7 @@ def trained(path: Path, game: str) -> tuple[str, Told]:
         )
     games = environments_of_plan(agent.options, GamePlan(), GAMES, 1)
     player = Player(agent.network, games, action_mode="sampled", seed=1)
-    with listening(agent.network.stem, GAMES) as heard:  # a block of games is filled up
+    with listening(agent.network.stem, GAMES) as heard:  # the player pads a block of games
         for _ in range(EARLIER + STEPS):
             player.step()
     games.close()
