@@ -1,22 +1,22 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""Measure how far an update moves the policy, which weights move it, and what that brings.
+"""Measure how far an update moves the policy, which weights move it, and the gain.
 
     python benchmarks/policy_movement.py runs/rdn runs/lstm
     python benchmarks/policy_movement.py runs/rdn runs/lstm --learning-rate 5e-4 --json moved.json
 
 Training continues from each checkpoint, in lockstep and without a log. After every update, the KL
-divergence (nats, mean over the batch) is computed from the policy before to the policy with
+divergence (nats, mean over the batch) is computed from the old policy to the policy with
 
 - all new weights;
-- the new weights of the stem, the core or the heads alone, and the old ones elsewhere.
+- the new weights of only the stem, the core or the heads, and the old weights elsewhere.
 
-Memories that move the policy equally far at one learning rate can replace each other without a
-search. The gain is by how much the update raises the mean advantage, in standard deviations of the
-advantages: on the update's own batch, and on another batch of the same policy, which no update
-uses. If only the first is above 0, the update fits noise.
+If two memories move the policy equally far at one learning rate, one can replace the other without
+a new search. The gain is the increase of the mean advantage by the update, in standard deviations
+of the advantages: on the update's own batch, and on another batch of the same policy, which no
+update uses. If only the first is above 0, the update fits noise.
 
-The learning rate is the run's own at the checkpoint's step, unless it is given; a finished run's is
-0. The runs are only read.
+Unless given, the learning rate is the run's at the checkpoint's step, which is 0 if the run has
+finished. The run folders are not changed.
 """
 
 import argparse
@@ -50,12 +50,12 @@ from fastweights.training.schedules.experience import Source, batches
 
 PARTS = ("stem", "core", "heads")
 GAINS = ("gain", "gain_elsewhere")
-UNUSED = 4  # batches before the first update: all games begin alike
-_NEVER = 10**15  # agent steps: over so many, the learning rate hardly falls
+UNUSED = 4  # batches skipped before the first update, because all games start alike
+_NEVER = 10**15  # agent steps; so large that the learning rate hardly falls
 
 
 class Moved(NamedTuple):
-    """KL divergences of one update in nats, its gains, and the size of the core's output before."""
+    """KL divergences in nats and gains of one update, and the norm of the core's output before."""
 
     whole: float
     stem: float
@@ -67,7 +67,7 @@ class Moved(NamedTuple):
 
 
 def part_of(weight: str) -> str:
-    """Return the part of the network that a weight's name belongs to."""
+    """Return the part of the network to which the weight of this name belongs."""
     first = weight.split(".")[0]
     return first if first in ("stem", "core") else "heads"
 
@@ -93,8 +93,8 @@ def divergence(before: Tensor, after: Tensor) -> float:
 class Yardstick:
     """The mean advantage of a batch's actions under a changing policy, by importance weights.
 
-    The advantages are those by the weights at first, centred and scaled to a standard deviation of
-    1. The weights pi / mu are not clipped: of advantages that are noise, the expected gain is 0.
+    The advantages are computed at construction, then centred and scaled to standard deviation 1.
+    The importance weights pi / mu are not clipped, so pure-noise advantages have expected gain 0.
     """
 
     def __init__(self, learner: Learner, rollout: Rollout):
@@ -105,7 +105,7 @@ class Yardstick:
         self._ratio = ratio
 
     def gain(self) -> float:
-        """Return how much higher the mean is than at first."""
+        """Return the increase of the mean since construction."""
         _, ratio = self._estimate()
         return ((ratio - self._ratio) * self._advantages).mean().item()
 
@@ -116,9 +116,9 @@ class Yardstick:
 
 
 def moved(learner: Learner, other: Network, rollout: Rollout, elsewhere: Rollout) -> Moved:
-    """Make one update, and measure it; `other` is a network like the learner's, and is changed.
+    """Make one update and measure it; `other` is a copy of the network, for temporary weights.
 
-    `elsewhere` is a batch of the same policy, which is not learned from.
+    `elsewhere` is a batch of the same policy that no update uses.
     """
     old = copy.deepcopy(learner.network.state_dict())
     before, output = outputs(learner.network, rollout)
@@ -135,10 +135,10 @@ def moved(learner: Learner, other: Network, rollout: Rollout, elsewhere: Rollout
 
 
 def measured(agent: SavedAgent, updates: int, learning_rate: float | None) -> list[Moved]:
-    """Return the measurements of `updates` updates from the agent's checkpoint on.
+    """Return the measurements of the first `updates` updates after the agent's checkpoint.
 
     Raises:
-        UserError: the run has finished, and there is no `learning_rate`.
+        UserError: the run has finished, and `learning_rate` is None.
     """
     options = replace(agent.options, schedule="lockstep", engine="local")
     if learning_rate is not None:

@@ -1,14 +1,14 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-r"""Estimate how training scales to more cores, GPUs and machines, from measured parts.
+r"""Estimate how training scales to more cores, GPUs and machines, from the speed of its parts.
 
     python benchmarks/training.py --cores rdn --json training.json      measures the parts
     python benchmarks/scaling.py --parts training.json --gpu-inference 100000 --gpu-update 30000
     python benchmarks/scaling.py --environments-rate 2000 --inference-rate 1500 --update-rate 600 \
         --layout environments=512,machines=4,cores=16
 
-Rates are agent steps/s of one core or one GPU; on Atari an agent step is four emulator frames.
-Nothing is trained or measured here. The command prints its assumptions;
-benchmarks/scaling_model.py contains the model.
+Rates are agent steps/s of one core or one GPU; on Atari, an agent step is four emulator frames.
+This command trains and measures nothing. It prints the assumptions of its model, which is in
+benchmarks/scaling_model.py.
 """
 
 import argparse
@@ -50,14 +50,14 @@ LAYOUTS = (
 
 
 def weights_and_steps(core: str, unroll: int) -> tuple[float, float]:
-    """Return the bytes of the weights in float32, and of a rollout divided by its agent steps.
+    """Return the bytes of the weights in float32, and the bytes of a rollout per agent step.
 
-    An episode that ends within a rollout adds one stack of frames, which is not counted.
+    An episode that ends within a rollout adds one stack of frames, which is ignored here.
     """
     with torch.device("meta"):
         network = Network(NetworkConfig(frame_shape=FRAME, num_actions=ACTIONS, core=core))
         state = network.initial_state(1)
-    stack, *picture = FRAME  # each frame is sent once, and stacked by the receiver
+    stack, *picture = FRAME  # each frame is sent once; the receiver stacks frames
     row = 4 + 1 + 8  # reward, is_first, last action
     seen = math.prod(picture) * (unroll + stack) + row * (unroll + 1)
     done = 8 + 4 * ACTIONS  # action, logits
@@ -72,7 +72,7 @@ def _bytes(state: State) -> int:
 
 
 def read_rates(path: Path, core: str) -> dict[str, float]:
-    """Return the rates per CPU core of memory `core` with preset `paper`, from a JSON file."""
+    """Read the rates per CPU core of the memory `core`, with preset `paper`, from a JSON file."""
     try:
         content = json.loads(path.read_text())
         cores = content["machine"]["cores"]
@@ -176,7 +176,7 @@ def check_numbers(options: argparse.Namespace) -> None:
 
 
 def read_parts(options: argparse.Namespace) -> Parts:
-    """Return measured rates; those given as options take precedence over the file's."""
+    """Return the parts; rates given as options take precedence over those in the file."""
     given = {
         "environments": options.environments_rate,
         "cpu_inference": options.inference_rate,

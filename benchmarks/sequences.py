@@ -1,21 +1,21 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
 """Measure how fast sequence models train: tokens/s with our kernels and with the reference loop.
 
-    python benchmarks/sequences.py                            the `small` preset, minutes
+    python benchmarks/sequences.py                            `small` preset; some minutes
     python benchmarks/sequences.py --cores rdn lstm --json sequences.json
     python benchmarks/sequences.py --preset paper --no-reference --device cuda
     python benchmarks/sequences.py --task parity --cores lstm gru rdn srwm
 
-The task is code execution unless --task names another. A token is a position of a batch. The models
-and backends alternate: each makes one update a round, on the same batch of sequences. The table
-gives medians and these ratios, which are medians of the rounds' ratios:
+The task is code execution unless --task names another. A token is one position of a batch. The
+models and backends alternate: each makes one update per round, on the same batch of sequences. The
+table gives medians and these speed ratios, which are medians of the rounds' ratios:
 
-- times reference: the kernels against the reference loop in the same model.
-- times torch: the kernels against the same model with PyTorch's LSTM or GRU.
-- times possible: the most that any kernels could reach against the reference loop. It is measured
-  with the recurrence left out: one of its inputs serves as its output, and all inputs have
-  gradients. The recurrent weights of RDN and SRWM have none then.
-- times transformer: each model against the softmax Transformer with PyTorch's fused attention,
+- times reference: the kernels relative to the reference loop in the same model.
+- times torch: the kernels relative to the same model with PyTorch's LSTM or GRU.
+- times possible: the upper limit of "times reference" for any kernels. It is measured without the
+  recurrence: one of its inputs is used as its output, and all inputs have gradients, but the
+  recurrent weights of RDN and SRWM have none.
+- times transformer: the model relative to the softmax Transformer with PyTorch's fused attention,
   beside the published ratio.
 """
 
@@ -48,7 +48,7 @@ from fastweights.launch.cli.parser import Parser
 from fastweights.tasks import TASKS, Sequences, Trainer, draw_splits
 from fastweights.tasks.sequences import Batch
 
-# Thousands of words a second in training language models (Irie et al. 2021, section 4.1).
+# Training speed of language models in 1,000 words/s (Irie et al. 2021, section 4.1).
 PUBLISHED = {
     "transformer": 33,
     "lt": 66,
@@ -79,7 +79,7 @@ OWN_NETWORKS = {"lstm": nn.LSTM, "gru": nn.GRU}
 def contenders(
     options: argparse.Namespace, sequences: Sequences
 ) -> tuple[dict[tuple[str, str], Run], list[dict[str, Any]]]:
-    """Return an update of every model with every backend, and the models' sizes."""
+    """Return one update of every model on every backend, and the models' sizes."""
     runs, models = {}, []
     for core in options.cores:
         chosen = sequence_preset(options.preset, core, TASKS[options.task]())
@@ -108,7 +108,7 @@ def contenders(
 
 
 class TorchsOwn(nn.Module):
-    """PyTorch's LSTM or GRU of a core's sizes, in place of the core; it ignores resets."""
+    """PyTorch's LSTM or GRU with a core's sizes, used in place of the core; it ignores resets."""
 
     def __init__(self, core: Core, network: type[nn.Module]):
         super().__init__()
@@ -122,7 +122,7 @@ class TorchsOwn(nn.Module):
 
 
 def leave_recurrences_out(model: nn.Module) -> None:
-    """Replace the output of every memory by one of its inputs; their cost and gradients remain."""
+    """Use an input of every recurrence as its output; all inputs are still computed and learned."""
     for memory in model.modules():
         if isinstance(memory, FastWeightCore):
             memory.unroll = partial(_unroll_nothing, memory)
@@ -131,7 +131,7 @@ def leave_recurrences_out(model: nn.Module) -> None:
 def _unroll_nothing(
     memory: FastWeightCore, x: Tensor, state: State, is_first: Tensor
 ) -> tuple[Tensor, State]:
-    """Return the recurrence's first input that has the size of its output."""
+    """Return the recurrence's first input that has the size of its output, and `state`."""
     inputs = memory.program(x)
     place = next(i for i, each in enumerate(inputs) if each.shape[-1] == memory.head_size)
     ready = _zeros(tuple(each.shape for each in inputs), x.device)
@@ -170,7 +170,7 @@ def rows(
     tokens: int,
     strings: int,
 ) -> list[dict[str, Any]]:
-    """Return one row a model; samples are seconds an update.
+    """Return one row per model; samples are seconds per update.
 
     An update has `tokens` tokens in `strings` sequences."""
 
@@ -205,7 +205,7 @@ def model_table(
     what: str,
     columns: Mapping[str, str],
 ) -> Table:
-    """Return a table with a row a model; `columns` are keys of the rows, with their formats."""
+    """Return a table with one row per model; `columns` maps keys of `found` to formats."""
     table = Table(title=what, caption=in_words(machine))
     for name in columns:
         table.add_column(name.replace("_", " "), justify="left" if name == "core" else "right")

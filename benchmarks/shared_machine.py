@@ -1,18 +1,18 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""Compare ways in which OpenMP's threads wait, alone and beside other programs.
+"""Compare wait policies of OpenMP threads, on an idle machine and beside other programs.
 
-    python benchmarks/shared_machine.py                     loop and quick: ten minutes on two cores
+    python benchmarks/shared_machine.py                     loop and quick; ten minutes on two cores
     python benchmarks/shared_machine.py --works default --rounds 2 --out results --name zen5
     python benchmarks/shared_machine.py --policies torch spin-10000 passive --competitors 0 1 2
 
-Works: `loop` is a small RDN, forward and backward over an unroll of `quick` (passes/s). `quick` and
-`default` are runs of `launch/atari.py` with these presets (agent steps/s, from their logs).
-Policies: `torch` is the default of PyTorch's OpenMP; on Linux this is GCC's, which spins 300,000
-times before it sleeps. `spin-N` spins N times; `passive` sleeps at once. `one-thread` uses one
-thread, the other policies use all cores. Competitors are processes that keep one core busy each.
+Works (workloads): `loop` is a small RDN, forward and backward over an unroll of `quick` (passes/s).
+`quick` and `default` are runs of `launch/atari.py` with the presets `quick` and `paper` (agent
+steps/s, from their logs). Policies: `torch` is the default of PyTorch's OpenMP; on Linux this is
+GCC's, which spins 300,000 times before it sleeps. `spin-N` spins N times; `passive` sleeps at once.
+`one-thread` uses one thread, the others all cores. Each competing process keeps one core busy.
 
-Every measurement is a separate process, and all alternate round by round. With `--out FOLDER`, each
-result is stored in FOLDER/NAME.json at once. The same command continues an interrupted benchmark.
+Every measurement is a separate process; all alternate within each round. `--out FOLDER` stores each
+result in FOLDER/NAME.json immediately, and the same command continues an interrupted benchmark.
 FOLDER/README.md shows the tables of all JSON files in the folder.
 """
 
@@ -50,7 +50,7 @@ from fastweights.training import preset
 PRESETS = {"quick": "quick", "default": "paper"}
 UNITS = {"loop": "passes/s", **dict.fromkeys(PRESETS, "agent steps/s")}
 COMPARED_WITH = "torch"
-# This is GCC's default, written out so that our commands do not choose another.
+# GCC's default, set explicitly so that our commands do not choose another value.
 POLICIES = {
     COMPARED_WITH: {"GOMP_SPINCOUNT": "300000"},
     **{f"spin-{count}": {"GOMP_SPINCOUNT": str(count)} for count in (100_000, 10_000, 1_000, 100)},
@@ -58,9 +58,9 @@ POLICIES = {
     "one-thread": {"OMP_WAIT_POLICY": "PASSIVE"},
 }
 ATARI = (4, 84, 84), 18  # shape of a frame, number of actions
-STREAMS = 8  # parallel sequences of the loop
+STREAMS = 8  # parallel sequences in `loop`
 BUSY = "import time\nwhile time.monotonic() < {until}: pass"
-LONGEST = 900.0  # seconds until a measurement is given up
+LONGEST = 900.0  # seconds until a measurement is abandoned
 WARM_UP = 1  # updates before the rate is measured
 
 Case = tuple[str, int, str]  # work, number of competitors, policy
@@ -68,7 +68,7 @@ Rates = dict[Case, list[float]]
 
 
 def measure(case: Case, game: str, seconds: float) -> float:
-    """Return the rate of one work over about `seconds`, or over one update if that is longer."""
+    """Return the rate of a work over about `seconds`, or over one update if it takes longer."""
     work, busy, policy = case
     threads = 1 if policy == "one-thread" else 0
     variables = {name: value for name, value in os.environ.items() if name not in WAITING_VARIABLES}
@@ -81,7 +81,7 @@ def measure(case: Case, game: str, seconds: float) -> float:
 
 @contextmanager
 def competitors(count: int) -> Iterator[None]:
-    """Keep `count` cores busy inside the block; the processes end with it, whatever happens."""
+    """Keep `count` cores busy inside the block; all processes are killed when it ends."""
     busy = BUSY.format(until=time.monotonic() + LONGEST)
     running = [subprocess.Popen([sys.executable, "-S", "-c", busy]) for _ in range(count)]
     try:
@@ -101,7 +101,7 @@ def _loop_elsewhere(threads: int, seconds: float, variables: Mapping[str, str]) 
 
 
 def loop(threads: int, seconds: float) -> float:
-    """Return the passes/s of a small RDN, forward and backward, after two passes of warm-up."""
+    """Return passes/s (forward and backward) of a small RDN, after two warm-up passes."""
     torch.set_num_threads(threads)
     options = replace(preset("quick", "rdn"), precision="float32")
     core = Network(options.network(*ATARI)).core
@@ -122,7 +122,7 @@ def loop(threads: int, seconds: float) -> float:
 
 
 def _run(name: str, threads: int, game: str, seconds: float, variables: Mapping[str, str]) -> float:
-    """Return agent steps/s of a training run, which is killed once its log covers `seconds`."""
+    """Return agent steps/s of a training run; kill the run once its log covers `seconds`."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as errors:
         command = [
             *(sys.executable, str(ROOT / "launch" / "atari.py"), "--preset", name),
@@ -156,7 +156,7 @@ def _rate_of(run: subprocess.Popen, folder: Path, seconds: float) -> float:
 def play(
     cases: Sequence[Case], options: argparse.Namespace, rates: Rates, path: Path | None
 ) -> None:
-    """Measure what `rates` lacks and store each result; every other round is in reverse order."""
+    """Make the measurements missing in `rates`; store each. Every other round is reversed."""
     machine = _machine(path)
     for number in range(options.rounds):
         for case in cases[:: -1 if number % 2 else 1]:
@@ -241,7 +241,7 @@ other programs keeps one core busy. `loop` is a small RDN, forward and backward 
 
 
 def page(folder: Path) -> str:
-    """Return the folder's README, with a table for every JSON file in it."""
+    """Return the folder's README, with a table for each of its JSON files."""
     parts = [INTRODUCTION]
     for path in sorted(folder.glob("*.json")):
         stored = json.loads(path.read_text())

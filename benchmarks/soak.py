@@ -5,18 +5,18 @@
     python benchmarks/soak.py --minutes 60 --learners 2 --json soak.json
     python benchmarks/soak.py --engine ray --faults kill stop
 
-A small agent trains in one run folder. The command has --auto-resume and is started again whenever
-it ends. Every few seconds, at random, the benchmark causes one of these faults:
+A small agent trains in one run folder, with --auto-resume, and the command is restarted whenever it
+ends. At random intervals of some seconds, the benchmark causes one of these faults:
 
 - kill: kill one process of the run (SIGKILL).
-- stop: stop one process for some seconds (SIGSTOP).
+- stop: suspend one process for some seconds (SIGSTOP).
 - interrupt: interrupt all processes (SIGINT).
-- damage: kill all processes and cut the newest checkpoint in half.
-- full: for some seconds no file may grow.
+- damage: kill all processes and truncate the newest checkpoint to half its size.
+- full: for some seconds, no file may grow.
 
-Afterwards the run must go on by itself. The benchmark then ends it and checks that the log has
-every step once, that no process is left, and that neither memory nor open files grew. It exits with
-code 1 if a check fails. Linux only.
+After each fault, the run must continue by itself. In the end, the benchmark stops the run and
+checks that the log has every step exactly once, that no process is left, and that neither memory
+nor the number of open files grew. It exits with code 1 if a check fails. Linux only.
 """
 
 import argparse
@@ -43,7 +43,7 @@ from fastweights.launch.cli.parser import Parser
 from fastweights.records import read_logs
 
 UPDATE = ENVIRONMENTS * 10  # agent steps in an update
-RECOVERY = 120.0  # seconds for the run to go on after the last fault
+RECOVERY = 120.0  # seconds within which the run must continue after the last fault
 GROWN = 1.2  # largest acceptable ratio of a process's memory to its memory after the warm-up
 
 
@@ -54,19 +54,19 @@ class Findings:
     seconds: float = 0.0
     agent_steps: int = 0
     starts: int = 0  # of the command
-    resumes: int = 0  # of the run, by a start of the command or by torchrun
+    resumes: int = 0  # of the run, by a new start of the command or by torchrun
     actor_restarts: int = 0  # replacements of Ray's actors
     faults: dict[str, int] = field(default_factory=dict)
-    steps_redone: int = 0  # agent steps whose updates were lost with a process
-    memory_growth: float | None = None  # last over first resident set, the largest of any process
-    files_growth: int | None = None  # last minus first open files, the largest of any process
+    steps_redone: int = 0  # agent steps repeated because a process was lost
+    memory_growth: float | None = None  # last over first resident memory; maximum over processes
+    files_growth: int | None = None  # last minus first open files; maximum over processes
     complaints: list[str] = field(default_factory=list)
 
 
 def soak(
     run: SoakRun, minutes: float, faults: list[str], pause: float, draw: random.Random
 ) -> Findings:
-    """Cause about one fault every `pause` seconds, for `minutes`, then check the run."""
+    """Cause a fault about every `pause` seconds for `minutes`, then check the run."""
     found, begin = Findings(faults=dict.fromkeys(faults, 0)), time.monotonic()
     next_fault, newest = begin + 2 * pause, 0
     while time.monotonic() - begin < 60 * minutes:
@@ -95,9 +95,9 @@ def soak(
 
 
 def _keep_going(run: SoakRun, found: Findings) -> bool:
-    """Start the command again if it has ended.
+    """Restart the command if it has ended.
 
-    Returns False, and adds a complaint, if no fault explains why it ended.
+    Returns False and adds a complaint if no fault explains why it ended.
     """
     if run.is_alive():
         return True
@@ -114,7 +114,7 @@ def _read_output(run: SoakRun, found: Findings) -> None:
 
 
 def _recover(run: SoakRun, found: Findings) -> None:
-    """Wait until the run, without further faults, has learned more than ever before."""
+    """Wait, without further faults, until the run passes its newest step."""
     newest, begin = run.step(), time.monotonic()
     while not found.complaints and run.step() <= newest:
         if time.monotonic() - begin > RECOVERY:

@@ -1,4 +1,4 @@
-"""The run that `soak.py` keeps alive, and the faults that it suffers."""
+"""The run that `soak.py` tests, and the faults that it causes."""
 
 import contextlib
 import os
@@ -24,16 +24,16 @@ SIZES = (*SIZES, "--total-steps", "1000000000", "--checkpoint-minutes", "0.05")
 RESTARTS = "1000"  # of torchrun, within one start of the command
 EXPECTED = {0, 2, 128 + signal.SIGINT, 128 + signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL}
 LAUNCHED = {1}  # exit code of torchrun and of Ray when they give up
-# Exceptions that may end a traceback: an interrupted start, and those of torchrun itself.
+# Expected exceptions in tracebacks: of an interrupted start, and of torchrun itself.
 EXPLAINED = ("KeyboardInterrupt", "torch.distributed.")
 WARM = 20.0  # seconds until a process's memory stops growing
-HEADER = r"Traceback \(most|Exception ignored in"  # what precedes an exception's own line
-MARK = "FASTWEIGHTS_SOAK"  # environment variable of all processes that a run starts
+HEADER = r"Traceback \(most|Exception ignored in"  # start of the header before an exception
+MARK = "FASTWEIGHTS_SOAK"  # environment variable set in all processes of a run
 PATIENCE = 10.0  # seconds for killed processes to disappear
 
 
 class Reading(NamedTuple):
-    """The resources of one process at one time."""
+    """The resources of one process at a point in time."""
 
     when: float  # in seconds, monotonic
     memory: int  # resident, in pages
@@ -41,7 +41,7 @@ class Reading(NamedTuple):
 
 
 class SoakRun:
-    """One run folder below `folder`, and the process group that is training in it."""
+    """A run folder in `folder`, and the process group that trains in it."""
 
     def __init__(self, folder: Path, env: str, learners: int, engine: str):
         self.folder, self.starts = folder / "soak", 0
@@ -87,9 +87,9 @@ class SoakRun:
         return f"{self._process.returncode}: {lines[-1] if lines else 'nothing was printed'}"
 
     def tracebacks(self) -> list[str]:
-        """Return the exceptions that the last start printed and no fault explains, a line each.
+        """Return one line per exception that the last start printed and no fault explains.
 
-        If two processes print at once, two headers follow each other; a header is no exception.
+        If two processes print at once, two headers may be adjacent; a header is not an exception.
         """
         traceback = rf"^(?:{HEADER}).*\n(?:[ \t].*\n)*(?=(.*))"
         found = re.findall(traceback, self._said(), re.MULTILINE)
@@ -100,7 +100,7 @@ class SoakRun:
         return self._out.read_text(errors="replace") if self._out.exists() else ""
 
     def processes(self) -> list[int]:
-        """Return the run's processes, the first one first."""
+        """Return the run's processes, starting with the first one."""
         if not self.is_alive():
             return []
         found, waiting = [], [self._process.pid]
@@ -120,7 +120,7 @@ class SoakRun:
             return 0
 
     def resumes(self) -> int:
-        """Return how often learners resumed the run, after a new start or by torchrun."""
+        """Return how often learners resumed the run, restarted by the benchmark or by torchrun."""
         return len(read_meta(self.folder).get("resumed", ()))
 
     def actor_restarts(self) -> int:
@@ -137,7 +137,7 @@ class SoakRun:
             return None
 
     def checkpoints(self) -> list[Path]:
-        """Return the checkpoint files, the oldest first."""
+        """Return the checkpoint files, oldest first."""
         return sorted((self.folder / "checkpoints").glob("step_*.pt"))
 
     def signal_all(self, number: int) -> None:
@@ -155,10 +155,10 @@ class SoakRun:
         return []
 
     def kill_left_behind(self) -> list[int]:
-        """Kill all processes that any start left behind, stopped ones too; return their numbers.
+        """Kill all processes that any start left behind, stopped ones too; return their IDs.
 
-        This repeats, because torchrun replaces the processes that are gone, and ends when two looks
-        find none: between its new session and its program, a process has no environment to read.
+        The search is repeated, because torchrun replaces killed processes, until it finds none
+        twice: after `setsid` and before `exec`, a process has no readable environment.
         """
         killed: set[int] = set()
         deadline, empty = time.monotonic() + PATIENCE, 0
@@ -174,7 +174,7 @@ class SoakRun:
         return sorted(killed)
 
     def left_behind(self) -> list[int]:
-        """Return the living processes of any start, found by their session or by `MARK`."""
+        """Return the live processes of any start, found by their session or by `MARK`."""
         groups, mark = set(self._groups), f"{MARK}={self.folder}".encode()
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
@@ -196,9 +196,9 @@ class SoakRun:
                     self._readings.setdefault(process, []).append(reading)
 
     def growth(self) -> tuple[float, int] | None:
-        """Return last over first memory, and last minus first open files: the largest each.
+        """Return the largest ratio of last to first memory, and the largest growth of open files.
 
-        First means after a process's warm-up. None if no process lived long enough.
+        The first reading is the first after the warm-up. None if no process lived long enough.
         """
         grown = []
         for readings in self._readings.values():
@@ -266,7 +266,7 @@ def _full(run: SoakRun, draw: random.Random) -> bool:
     return bool(victims)
 
 
-# Each causes a fault and returns whether there was anything to affect.
+# Each function causes a fault and returns whether it could.
 FAULTS: dict[str, Callable[[SoakRun, random.Random], bool]] = {
     "kill": _kill,
     "stop": _stop,

@@ -1,14 +1,14 @@
 # ruff: noqa: E402 (the import path is put right before the imports)
-"""Measure how fast training is: its parts alone, the bound that they set, and whole runs.
+"""Measure the speed of training: its parts alone, the bound that they set, and whole runs.
 
-    python benchmarks/training.py                                all: an hour on two cores
+    python benchmarks/training.py                                everything; an hour on two cores
     python benchmarks/training.py --cores rdn lstm --rounds 1    a first look
     python benchmarks/training.py --json training.json
 
-Every measurement is a separate process. All alternate round by round, so that a busy moment of the
-machine affects each of them. The tables give medians, and medians of the rounds' ratios. A whole
-run is `launch/atari.py`; its rate comes from its log: all steps after the warm-up over all their
-time. Rates are agent steps/s; on Atari an agent step is four emulator frames.
+Every measurement is a separate process. All alternate within each round, so that other load on the
+machine affects all of them. The tables give medians, and medians of the rounds' ratios. A whole run
+is `launch/atari.py`; its rate comes from its log: steps after the warm-up divided by their time.
+Rates are agent steps/s; on Atari, an agent step is four emulator frames.
 """
 
 import argparse
@@ -25,11 +25,11 @@ from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path[0] = str(ROOT)  # otherwise `training` would be this file
+sys.path[0] = str(ROOT)  # otherwise `import training` would find this file
 if __name__ == "__main__":
     from fastweights.host import sleep_while_waiting
 
-    sleep_while_waiting()  # the parts wait as whole runs do
+    sleep_while_waiting()  # so that threads wait as in whole runs
 
 import numpy as np
 import torch
@@ -54,14 +54,14 @@ WARM_UP = 2  # updates, or calls of a part, before the measurement
 
 
 def measure_parts(options: RunOptions, seconds: float) -> dict[str, float]:
-    """Return agent steps/s of each part with all cores to itself; call this once in a process."""
+    """Return agent steps/s of each part alone on all cores; call this once per process."""
     if options.tune_memory:
         tune_allocator()
     options, plan = plan_for(options)
     environments = next(plan.environments(0))
     network = Network(options.network(environments.frame_shape, environments.num_actions))
     network.to(plan.learner)
-    steps = environments.num_envs  # of one group, which steps in one call
+    steps = environments.num_envs  # agent steps per call: one group of environments
     emulated = _rate(random_play(environments), steps, seconds)
     actor = Actor(network, environments, device=plan.learner)
     learner = Learner(network, options.learner)
@@ -86,7 +86,7 @@ def measure_parts(options: RunOptions, seconds: float) -> dict[str, float]:
 def random_play(environments: Environments) -> Callable[[], None]:
     """Return a function that steps new games with random actions, the same for every core.
 
-    A step's cost depends on the actions, so all cores must see the same ones.
+    The cost of a step depends on the actions, so all cores must use the same actions.
     """
     random = np.random.default_rng(0)
     environments.reset()
@@ -98,7 +98,7 @@ def random_play(environments: Environments) -> Callable[[], None]:
 
 
 def _rate(call: Callable[[], object], steps: int, seconds: float) -> float:
-    """Return the rate by the median of single calls; they take `seconds`, or are at least three."""
+    """Return the rate from the median time of a call; make calls for `seconds`, at least three."""
     for _ in range(WARM_UP):
         call()
     times: list[float] = []
@@ -114,7 +114,7 @@ def measure_whole(
 ) -> dict[str, float]:
     """Return the rate of a run of about `seconds`, from its log, and its peak memory in gigabytes.
 
-    `rate`: expected agent steps/s. `checkout`: folder whose `launch/atari.py` runs.
+    `rate`: expected agent steps/s. `checkout`: folder that contains `launch/atari.py`.
     """
     options = preset(name, core)
     batch = options.batch_size * options.unroll_length
@@ -171,7 +171,7 @@ def measure_parts_elsewhere(
 def _parts_of(
     name: str, core: str, env: str, seconds: str, threads: str, device: str
 ) -> dict[str, float]:
-    """Call `measure_parts` with a command line's words; this runs in the new process."""
+    """Call `measure_parts` with arguments from the command line; runs in the new process."""
     options = replace(preset(name, core), env=env, num_threads=int(threads), device=device)
     return measure_parts(options, float(seconds))
 
@@ -179,7 +179,7 @@ def _parts_of(
 def bound(parts: dict[str, float], schedule: Schedule) -> float:
     """Return the rate at which the parts would run if nothing else took time.
 
-    In lockstep the parts alternate. Otherwise they run at once, and the slowest limits the rate.
+    In lockstep, the parts alternate. Otherwise they run in parallel and the slowest is the limit.
     """
     rates = [parts[part] for part in PARTS]
     return 1 / sum(1 / rate for rate in rates) if schedule == "lockstep" else min(rates)
@@ -188,7 +188,7 @@ def bound(parts: dict[str, float], schedule: Schedule) -> float:
 def measure(
     cases: list[tuple[str, str]], env: str, rounds: int, seconds: float
 ) -> list[dict[str, float | str]]:
-    """Return a row for each (preset, core): medians over the rounds."""
+    """Return one row per (preset, core): medians over the rounds."""
     turns = {" ".join(case): partial(_measure_both, *case, env, seconds) for case in cases}
     found = play_rounds(turns, rounds, lambda sample: f"{sample['whole']:.0f}")
     rows = []
