@@ -1,4 +1,4 @@
-"""Peers that are measured only on a GPU, beside our kernels, and estimates for our kernels.
+"""Peers that are timed beside our kernels only on a GPU, and estimates of our kernels' times.
 
 - captured: only our kernels' launches, replayed as a CUDA graph, without the overhead of Python and
   autograd.

@@ -157,8 +157,8 @@ class SoakRun:
     def kill_left_behind(self) -> list[int]:
         """Kill all processes that any start left behind, stopped ones too; return their IDs.
 
-        The search is repeated, because torchrun replaces killed processes, until it finds none
-        twice: after `setsid` and before `exec`, a process has no readable environment.
+        The search repeats, because torchrun replaces killed processes, until two in a row find
+        none: after `setsid` and before `exec`, a process has no readable environment.
         """
         killed: set[int] = set()
         deadline, empty = time.monotonic() + PATIENCE, 0

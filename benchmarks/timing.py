@@ -109,7 +109,7 @@ def logged_rate(logs: Mapping[str, Sequence[float]], warm_up: int) -> float:
 
     The rate is total steps over total time. The median rate of an update would be wrong, because
     rollouts, and so updates, come in bursts. A row is written when its update ends, so counting
-    starts at the last warm-up row. Times are wall-clock times; clock adjustments falsify the rate.
+    starts at the last warm-up row. Times are wall-clock times; a clock change makes the rate wrong.
     """
     step, clock = logs["step"], logs["_time"]
     return (step[-1] - step[warm_up - 1]) / (clock[-1] - clock[warm_up - 1])

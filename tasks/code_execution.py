@@ -91,7 +91,7 @@ class CodeExecution(Task):
 
     def statistics(self, samples: Sequence[Sample]) -> list[Statistic]:
         printed = [[t for t in sample.targets if t != self.blank] for sample in samples]
-        values = [target - 1 for targets in printed for target in targets]  # 0: the lowest value
+        values = [target - 1 for targets in printed for target in targets]  # 0: LOWEST
         return [
             Statistic(
                 "length, min / mean / max",

@@ -1,4 +1,4 @@
-"""Sequential ListOps: read a nested list of operations once, give its value at the last bracket.
+"""Sequential ListOps: read a nested list of operations once and give its value at the last bracket.
 
     [MAX 6 1 [FIRST 2 3 ] 0 [MIN 4 7 1 ] ]  ->  6, at depth 2
 

@@ -75,7 +75,7 @@ def draw_splits(
     seed: int,
     tick: Callable[[], None] = lambda: None,
 ) -> dict[str, Sequences]:
-    """Draw `sizes[split]` distinct sequences for each split; call `tick` after each sequence.
+    """Draw `sizes[split]` sequences for each split, all distinct; call `tick` after each.
 
     If a task has few sequences, a held-out split contains all of them, and training draws from its
     own with replacement.

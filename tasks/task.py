@@ -89,7 +89,7 @@ class Task(abc.ABC):
         return {}
 
     def every(self, split: str) -> list[Sample] | None:
-        """Return all sequences of a split that is small enough to contain every one; else None."""
+        """Return every sequence of a split if there are few enough to list; else None."""
         return None
 
     @abc.abstractmethod

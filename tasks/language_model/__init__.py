@@ -1,4 +1,4 @@
-"""Language models: reading of texts, vocabularies, models, training and evaluation."""
+"""Language models: text sources, vocabularies, models, training and evaluation."""
 
 import lazy_loader
 

@@ -76,7 +76,7 @@ def find_source(path: Path, held_out: float = 0.05) -> Source:
 
 
 def cut(place: str, form: str, parts: Sequence[Part], held_out: float) -> Source:
-    """Join parts to one text; its last two fractions `held_out` are `valid` and `test`."""
+    """Join parts into one text; its last two fractions `held_out` are `valid` and `test`."""
     if not 0 < held_out < 0.5:
         raise UserError(f"--held-out must lie in (0, 0.5), not {held_out}")
     if not any(part.size for part in parts):

@@ -89,7 +89,7 @@ def make_game(*arguments: object, **options: object) -> object:
     from ale_py.registration import register_v0_v4_envs
     from sf_examples.atari.atari_utils import make_atari_env
 
-    if "QbertNoFrameskip-v4" not in gymnasium.registry:  # not registered by itself
+    if "QbertNoFrameskip-v4" not in gymnasium.registry:  # not registered automatically
         register_v0_v4_envs()
     return make_atari_env(*arguments, **options)
 

@@ -1,4 +1,4 @@
-"""a^n b^n Sigma*: whether the string so far begins with a^n b^n, n being its number of leading a.
+"""a^n b^n Sigma*: whether the string so far begins with a^n b^n, with n its number of leading a.
 
     a a b b b a
     0 0 0 1 1 1

@@ -3,8 +3,8 @@
     0 1 0 0 1 1 1
     T F F F T F T
 
-Strings have an even number of ones. Their lengths are nearly geometrically distributed, with the
-middle of the range as the mean. The language is not star-free.
+Strings have an even number of ones. Their lengths are nearly geometric, truncated to their range;
+before truncation, the mean is the middle of the range. The language is not star-free.
 Source: Irie et al. 2023, section 4.1; sampler: Bhattamishra et al. 2020, published code.
 """
 
