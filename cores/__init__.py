@@ -1,4 +1,4 @@
-"""Memories for agents: one interface, one file per memory, and `CORES`, which maps names to kinds.
+"""Memories for agents: one interface, one file each; `CORES` maps names to kinds.
 
 To add a core, write one file here and one line in `registry.py` (and an operation in `kernels/` if
 its recurrence is new). `options` turns the cores' options into command-line flags.
