@@ -5,21 +5,21 @@
 #pragma once
 #include "warp.cuh"
 
-// An entry of a state [B, H, rows, columns]; weights [H, rows, columns] have a batch stride of zero.
+// An entry of a state [B, H, rows, columns]; weights [H, rows, columns] have a zero batch stride.
 __device__ inline float matrix_entry(const View& view, const Place& at, int row,
                                      int column) {
   return view.data[at.batch * view.strides[0] + at.head * view.strides[1] +
                    row * view.strides[2] + column * view.strides[3]];
 }
 
-// Matrices are loaded through shared memory. Neighbouring lanes then read neighbouring numbers, both
+// Matrices are loaded through shared memory. Neighbouring lanes then read neighbouring numbers,
 // by row and by column, and few addresses are live at a time (otherwise registers would spill).
 // Rows are padded to avoid bank conflicts when lanes read their rows four numbers at a time.
 constexpr int TILE = D > WARP ? 16 : D;  // rows staged together
 constexpr int PADDED_ROW = D + 4;
 constexpr int STAGE = TILE * PADDED_ROW;  // floats
 
-// Stages rows first .. first + TILE - 1 of a matrix. Each part of a lane fetches the rows it will own.
+// Stages rows first .. first + TILE - 1 of a matrix. Each part of a lane fetches its own rows.
 __device__ inline void stage_rows(float* stage, int first, const View& view, const Place& at,
                                   int rows, int columns) {
   const float* matrix = view.data + at.batch * view.strides[0] + at.head * view.strides[1] +
@@ -103,7 +103,7 @@ __device__ inline void each_entry(const float (&entries)[ENTRIES], const Place& 
   }
 }
 
-// Stores to our own contiguous [B, H, rows, columns]; neighbouring lanes write neighbouring numbers.
+// Stores to our own contiguous [B, H, rows, columns]; neighbouring lanes write neighbours.
 __device__ inline void store_column(float* own, const float (&entries)[ENTRIES], const Place& at,
                                     int rows, int columns, float* stage) {
   float* column = own + static_cast<long long>(at.block) * rows * columns + at.lane;

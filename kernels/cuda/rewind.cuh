@@ -10,20 +10,19 @@
 //     dv = beta du, dbeta = du . e                           u = beta (v - W_{t-1}^T k)
 //     dk -= W_{t-1} dv              G -= k dv^T
 //
-// W is rewound by subtracting the stored updates. No W is stored, and nothing is inverted (which would
-// be unstable). A reset at `is_first[t]` loses W_{t-1}, so the backward pass handles the unroll segment
-// by segment. It sums each segment's updates once, in the forward pass's order, to get the W of its
-// last row, and then rewinds. Every row is summed once, whatever the resets.
+// W is rewound by subtracting the stored updates. No W is stored, and nothing is inverted (which
+// would be unstable). A reset at `is_first[t]` loses W_{t-1}, so the backward pass handles the
+// unroll segment by segment. It sums each segment's updates once, in the forward pass's order, to
+// get the W of its last row, and then rewinds. Every row is summed once, whatever the resets.
 //
 // If W grows, subtraction leaves the rounding errors of the late, large W in the early, small W.
 // This cannot happen with keys that sum to one. For recurrences with other keys, a segment that
-// `outgrows` its beginning is rewound by a single row. The updates of the rows before are then summed
-// again, until they are small enough to be rewound. This takes quadratic time in the segment's length,
-// but no memory, which a running kernel cannot allocate.
+// `outgrows` its beginning is rewound by a single row. The updates of the rows before are then
+// summed again, until they are small enough to be rewound. This takes quadratic time in the
+// segment's length, but no memory, which a running kernel cannot allocate.
 //
 // W is held by row. Up to D = 32, G is held both by row and by column: two cheap rank-one updates
-// replace D sums over lanes. At D = 64 registers are scarce: G is held only by column, and G u takes
-// these sums.
+// replace D sums over lanes. At D = 64 registers are scarce, so G is only by column and G u is sums.
 #pragma once
 #include "matrix.cuh"
 
@@ -69,11 +68,10 @@ __device__ inline Reach rebuild(float (&weights)[N], int first, int last, const 
   return reach;
 }
 
-// Whether a segment's writes are so much larger than its first error, which includes the first value,
-// that rewinding may lose the first W. No write exceeds the largest key times the largest update.
-// Writes at this limit leave an error of about 1e-5 of the beginning; with keys that sum to one they
-// are only a few times as large. (The first W itself is not checked: its largest entry took registers
-// that a Delta LSTM lacks.)
+// Whether a segment's writes are so much larger than its first error, which includes the first
+// value, that rewinding may lose the first W. No write exceeds the largest key times the largest
+// update. At this limit the error is about 1e-5 of the beginning; with keys that sum to one, writes
+// are a few times as large. (The first W itself is not checked: a Delta LSTM lacks the registers.)
 constexpr float MOST_GROWTH = 32.f;
 
 __device__ inline bool outgrows(const Reach& reach, float first_error) {
@@ -81,9 +79,9 @@ __device__ inline bool outgrows(const Reach& reach, float first_error) {
   return !(lane_max(reach.key) * lane_max(reach.update) <= MOST_GROWTH * beginning);
 }
 
-// Entry `lane` of M x, for a matrix held by column; x_j is lane j's number. As many entries as a warp
-// has lanes are summed together. In each exchange a thread gives away half of its sums and adds those
-// it receives to the other half, until one sum is left.
+// Entry `lane` of M x, for a matrix held by column; x_j is lane j's number. As many entries as a
+// warp has lanes are summed together. In each exchange a thread gives away half of its sums and
+// adds those it receives to the other half, until one sum is left.
 template <int N>
 __device__ inline float dot_across_lanes(const float (&column)[N], float x, const Place& at) {
   constexpr int WARPS = GROUP / WARP, MOST = WARP / PARTS < N ? WARP / PARTS : N;

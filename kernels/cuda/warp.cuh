@@ -2,8 +2,8 @@
 //
 // A kernel is compiled once per head size: D is HEAD_SIZE (8, 16, 32 or 64); other head sizes are
 // padded. One block handles one (batch, head). A group of its threads shares one or more matrices:
-// lane i owns row or column i of every D x D matrix in registers, and lanes exchange vectors through
-// slots of shared memory. Lanes beyond the true size hold zeros, so that no sum needs a mask.
+// lane i owns row or column i of every D x D matrix in registers, and lanes exchange vectors
+// through slots of shared memory. Lanes beyond the true size hold zeros, so sums need no mask.
 //
 // Up to D = 32 a group is a warp and a lane is a thread. At D = 64 a group is four warps, and a lane
 // is two neighbouring threads, its parts. Each holds half of the row, in alternating runs of four.
@@ -24,7 +24,7 @@ constexpr int MOST_GROUPS = 4;           // of a block, at D = 64
 constexpr unsigned ALL_LANES = 0xffffffffu;
 constexpr float LOWEST = -3.402823466e38f;
 
-// The CPU shim of the tests replaces this by an array that it fills with NaN for every block.
+// The tests' CPU shim replaces this by an array that it fills with NaN for every block.
 #ifndef SHARED_FLOATS
 #define SHARED_FLOATS(name, count) __shared__ __align__(16) float name[count]
 #endif
@@ -219,7 +219,7 @@ __device__ inline void scale(float (&row)[N], float by) {
   for (int n = 0; n < N; ++n) row[n] *= by;
 }
 
-// The four numbers of a slot that correspond to a thread's entries n .. n + 3; n is a multiple of 4.
+// The four numbers of a slot that match a thread's entries n .. n + 3; n is a multiple of 4.
 __device__ inline float4 four(const float* slot, int n) {
   return *reinterpret_cast<const float4*>(slot + position(n));
 }

@@ -3,7 +3,7 @@
 // Six matrices: W_g and R_g for the gates g = 0 main, 1 forget, 2 output. With p = softmax(y_{t-1})
 // and the gates' values u, f, o:  c_t = f c_{t-1} + (1 - f) u,  y_t = c_t o.
 //
-// Backward, t = T-1 .. 0, with g_y the full gradient of y_t and g_c the gradient of c_t from row t+1:
+// Backward, t = T-1 .. 0, with g_y the full gradient of y_t and g_c that of c_t from row t+1:
 //
 //     g_c += g_y o           gradient of c_{t-1}: g_c f
 //     dz_0 = g_c (1 - f)     dz_1 = g_c (c_{t-1} - u) f (1 - f)     dz_2 = g_y c_t o (1 - o)
@@ -11,9 +11,9 @@
 //     dp = sum over R_g      gradient of y_{t-1}: p * (dp - p . dp); zero where row t reset
 //
 // The forward pass has a group of threads per gate, the backward pass one per matrix. Every group
-// computes the cell values it needs itself, which is cheaper than waiting for another group. At D = 64
-// six matrices and their gradients do not fit into one block's registers. The backward pass then walks
-// the unroll twice: first with the R_g, on which alone g_y depends, then with the W_g.
+// computes the cell values it needs itself, which is cheaper than waiting for another group. At D =
+// 64 six matrices and their gradients do not fit into one block's registers. The backward pass then
+// walks the unroll twice: first with the R_g, on which alone g_y depends, then with the W_g.
 #include "rewind.cuh"
 
 constexpr int GATES = 3;
@@ -23,7 +23,7 @@ constexpr int HELD = TOGETHER ? MATRICES : GATES;  // matrices per block in the 
 enum { MAIN, FORGET, OUTPUT };
 enum { SLOW, RECURRENT };  // W or R
 
-// Our own [T, B, H, 3, N] and [B, H, 3, K, V] are laid out as if there were three times as many heads.
+// Our own [T, B, H, 3, N] and [B, H, 3, K, V] are laid out as for three times as many heads.
 __device__ inline Place place_of_gate(Place at, int gate) {
   at.block = at.block * GATES + gate;
   at.blocks *= GATES;
@@ -143,8 +143,8 @@ __device__ inline float previous_cell(const BackwardArguments& a, const Place& a
   return t == 0 ? load_vector(a.initial_cell, at, V) : at.load(a.cell, t - 1, V);
 }
 
-// The whole unroll for one matrix: W_gate or R_gate. If the W come after the R, the R pass stores the
-// full gradient of y in the gradient of v, where each number stays until its own lane overwrites it.
+// The whole unroll for one matrix: W_gate or R_gate. If the W come after the R, the R pass leaves
+// the full gradient of y in the gradient of v until each number's own lane overwrites it.
 __device__ inline void walk_back(const BackwardArguments& a, int kind, int gate, float* stage,
                                  float* slots, float* parts) {
   const bool after = !TOGETHER && kind == SLOW;

@@ -1,6 +1,6 @@
 // The element-wise LSTM's cell, forward and backward (see reference.py for the definition,
-// backward.md for the gradient). A thread handles one unit of one batch column, independently of the
-// others. A block is a warp of neighbouring units; `option` is the total number of units.
+// backward.md for the gradient). A thread handles one unit of one batch column, independently of
+// the others. A block is a warp of neighbouring units; `option` is the total number of units.
 #include "warp.cuh"
 
 struct Unit {

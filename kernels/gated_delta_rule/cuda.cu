@@ -5,8 +5,8 @@
 //   t = T-1 .. 0:  G += q g^T    du = G^T k    dk = G u    dbeta = du . e    dv = beta du
 //                  G = a_t (G - k dv^T)   and, where row t reset, G = 0
 //   t = 0 .. T-1:  F = a_t W_{t-1}    dk -= F dv    W_t = F + k u^T    dq = W_t g
-//                  and row t's change of <dL/dW, W>: dq . q - dv . v. Starting from <dL/dW_T, W_T>,
-//                  the sum of these over the rest of the segment is the gradient of g_t (backward.md)
+//                  and row t's change of <dL/dW, W>: dq . q - dv . v. Its sum over later rows of
+//                  the segment, starting from <dL/dW_T, W_T>, is the gradient of g_t (backward.md)
 #include "matrix.cuh"
 
 struct ForwardArguments {
@@ -149,8 +149,8 @@ __device__ inline void gradients_of_reading(const BackwardArguments& a, const Pl
     at.store(a.grad_q, t, K, grad_q);
     at.store_scalar(a.grad_log_decay, t, lane_sum(grad_q * row.q - row.grad_v * row.v));
   }
-  // One thread sums from the last row backward. The sum over lanes is also a barrier for the threads
-  // that stored the rows' changes.
+  // One thread sums from the last row backward. The sum over lanes is also a barrier for the
+  // threads that stored the rows' changes.
   float last[ENTRIES], later = 0.f;
   load_row(last, a.grad_final, at, K, V, stage);
 #pragma unroll

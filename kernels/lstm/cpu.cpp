@@ -19,7 +19,7 @@ static int64_t rounded_up(int64_t size, int64_t to) { return (size + to - 1) / t
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a < b ? b : a; }
 
-// Calls body(first, N) for tiles of `count` rows; N, the tile's rows, is a compile-time kBatch or 1.
+// Calls body(first, N) for tiles of `count` rows; N, a tile's rows, is kBatch or 1 (compile time).
 template <class Body>
 static void in_tiles(int64_t count, Body body) {
   int64_t first = 0;

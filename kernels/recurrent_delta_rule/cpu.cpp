@@ -116,7 +116,7 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
   Sizes size(call);
   auto map = FeatureMap(call.integer());
   const T largest = T(largest_strength(call.integer()));
-  for (int input = 0; input < 4; input++) call.tensor<const T>();  // not needed: saved tensors suffice
+  for (int input = 0; input < 4; input++) call.tensor<const T>();  // unneeded: see the saved ones
   Weights weights(call);
   auto resets = call.tensor<const bool>();
   auto initial = call.tensor<const T>();

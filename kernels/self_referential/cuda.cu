@@ -13,11 +13,11 @@
 //
 // Where row t reset, G is the gradient of W_0 alone; the shift before it gets none.
 //
-// In the forward pass each block of columns has a group of threads; the four groups synchronise once
-// per row. In the backward pass they synchronise twice per row, and the strengths' four columns have no
-// group: each of the three groups holds and computes them by row, and the first group's result is
-// used. So a block at D = 64 has twelve warps, with 168 registers per thread. No sum over lanes is
-// inside a branch, because the compiler's code for it spills registers.
+// In the forward pass each block of columns has a group of threads; the four groups synchronise
+// once per row. In the backward pass they synchronise twice per row, and the strengths' four
+// columns have no group: each of the three groups holds and computes them by row, and the first
+// group's result is used. So a block at D = 64 has twelve warps, with 168 registers per thread. No
+// sum over lanes is inside a branch, because the compiler's code for it spills registers.
 #include "rewind.cuh"
 
 constexpr int STRENGTHS = 4;  // one for each block of columns
@@ -121,7 +121,7 @@ struct BackwardRow {
 constexpr int WIDE = 3;       // blocks with a group of threads in the backward pass: y, q, k
 constexpr int ROW_SLOTS = 9;  // per group; at least REBUILT_TOGETHER
 
-// The strengths' columns of W and of G by row: four numbers per lane; the second part's are padding.
+// The strengths' columns of W and of G by row: four numbers per lane; the second part has padding.
 struct Strengths {
   float weights[STRENGTHS], gradient[STRENGTHS];
 

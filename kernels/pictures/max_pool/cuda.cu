@@ -1,10 +1,10 @@
 // Max-pooling of pictures [count, height, width, channels]: 3 x 3 windows, stride 2, padding 1.
 //
 // A thread handles sixteen bytes of channels of one window and the next thread the next sixteen, so
-// that a warp's loads and stores are contiguous. A window's maximum is stored as its position in the
-// window, 0 to 8, in one byte. In the backward pass, the thread of window (i, j) computes pixels 2i,
-// 2i + 1 by 2j, 2j + 1 from that window and its lower and right neighbours, as the C++ kernel does
-// (include/pooling.h): no zeroing is needed, and no two threads add to one pixel.
+// that a warp's loads and stores are contiguous. A window's maximum is stored as its position in
+// the window, 0 to 8, in one byte. In the backward pass, the thread of window (i, j) computes
+// pixels 2i, 2i + 1 by 2j, 2j + 1 from that window and its lower and right neighbours, as the C++
+// kernel does (include/pooling.h): no zeroing is needed, and no two threads add to one pixel.
 
 typedef unsigned short bfloat16;  // the upper half of a float
 
@@ -92,7 +92,7 @@ __device__ inline void forward(const ForwardArguments<Number>& a) {
   constexpr int N = TOGETHER<Number>;
   const Place<Number> at(a.size);
   if (!at.exists) return;
-  const int first_row = at.row == 0, first_column = at.column == 0;  // skip taps outside the picture
+  const int first_row = at.row == 0, first_column = at.column == 0;  // skip taps outside
   float best[N];
   Places<Number> places;
   for (int c = 0; c < N; ++c) {
