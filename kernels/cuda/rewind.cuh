@@ -16,13 +16,13 @@
 // get the W of its last row, and then rewinds. Every row is summed once, whatever the resets.
 //
 // If W grows, subtraction leaves the rounding errors of the late, large W in the early, small W.
-// This cannot happen with keys that sum to one. For recurrences with other keys, a segment that
-// `outgrows` its beginning is rewound by a single row. The updates of the rows before are then
-// summed again, until they are small enough to be rewound. This takes quadratic time in the
-// segment's length, but no memory, which a running kernel cannot allocate.
+// This cannot happen with keys that sum to one. With other keys, a segment that `outgrows` its
+// beginning is rewound by one row at a time, and the earlier updates are summed again until they
+// are small enough to be rewound. This takes as many sums as there are row pairs, but no memory.
 //
 // W is held by row. Up to D = 32, G is held both by row and by column: two cheap rank-one updates
-// replace D sums over lanes. At D = 64 registers are scarce, so G is only by column and G u is sums.
+// replace D sums over lanes. At D = 64 registers are scarce: G is held by column only, and G u is
+// computed with these sums.
 #pragma once
 #include "matrix.cuh"
 

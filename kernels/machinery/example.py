@@ -70,7 +70,7 @@ def make(
     seed: int = 0,
     **options: Any,
 ) -> Example:
-    """Return a float64 call.
+    """Return a random float64 call.
 
     Args:
         operation: the operation.
