@@ -258,7 +258,7 @@ class Signature:
         return self._hints["state"]
 
     def check(self, tensors: Sequence[Tensor]) -> Sizes:
-        """Return each axis letter's size; raise a `ValueError` that names a misshapen argument."""
+        """Return the size of each axis letter; raise a `ValueError` naming a wrong argument."""
         if is_traced():
             return self.sizes(tensors)
         key = (*map(_shape_of, tensors),)
