@@ -1,4 +1,4 @@
-"""Recurrences, one folder each: reference in PyTorch, C++ and CUDA."""
+"""Recurrences, one folder each: a PyTorch reference, and kernels in C++ and CUDA."""
 
 from fastweights.kernels.chunks import keep_where
 from fastweights.kernels.fast_weights import read_memory

@@ -35,7 +35,7 @@ PARTS = (
 
 
 def describe_machine() -> list[str]:
-    """Return lines about the processor, threads, compilers and GPU."""
+    """Return lines that describe the processor, threads, compilers and GPU."""
     try:
         path = cpu_build.compiler()
         compiler = f"{path} ({cpu_build.compiler_version(path).splitlines()[0]})"
@@ -57,7 +57,7 @@ def describe_machine() -> list[str]:
 
 
 def self_test(operation: Operation, backend: str) -> tuple[bool, str]:
-    """Return whether the backend is right or unavailable, and a line that says which."""
+    """Return whether the backend is correct or unavailable, and a line that says which."""
     if backend not in operation.backends:
         return True, f"not available: it has no {backend} kernel"
     device = torch.device("cuda" if backend == "cuda" else "cpu")
@@ -77,7 +77,7 @@ def self_test(operation: Operation, backend: str) -> tuple[bool, str]:
         name: float((found[name].cpu() - right).abs().max() / right.abs().max().clamp_min(1.0))
         for name, right in expected.items()
     }
-    # NaN counts as the largest error; `max` would skip it.
+    # NaN counts as the largest error; a plain `max` would ignore it.
     worst = max(errors, key=lambda name: (math.isnan(errors[name]), errors[name]))
     seconds = time.perf_counter() - began
     good = errors[worst] <= TOLERANCE
@@ -86,7 +86,7 @@ def self_test(operation: Operation, backend: str) -> tuple[bool, str]:
 
 
 def self_tests_beside_pytorch(device: str = "cpu") -> Iterator[tuple[str, bool, str]]:
-    """Test the kernels that are not recurrences; yield name, whether it is right, and a line."""
+    """Test the kernels that are not recurrences; yield (name, whether it is correct, a line)."""
     last = {"memory_format": torch.channels_last}
     frames = torch.arange(2 * 4 * 9 * 9).remainder(251).to(torch.uint8).view(2, 4, 9, 9)
     x = torch.linspace(-1, 1, 2 * 16 * 9 * 9).cos().view(2, 16, 9, 9).contiguous(**last)
@@ -150,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, operation in OPERATIONS.items():
         for backend in BACKENDS_TESTED:
             if backend == "chunked" and backend not in operation.backends:
-                continue  # most recurrences have no chunked form
+                continue  # most recurrences have no chunked backend
             passed, line = self_test(operation, backend)
             print(f"{name:22s} {backend:8s} {line}", flush=True)
             good = good and passed

@@ -1,13 +1,13 @@
-"""Common parts of the chunked backends: time cut into chunks, and masks across resets.
+"""Parts shared by the chunked backends: chunks of the time axis, and masks across resets.
 
-Inside a chunk, a row sees the rows of its own segment (the stretch between two resets). If no reset
-lies between, it also sees the weights at the start of the chunk. All masks select, forward and
-backward: a NaN from an old episode reaches neither a new row nor its gradient.
+Inside a chunk, a row sees its own segment (the rows between two resets) up to itself. Unless a
+reset lies between, it also sees the weights at the start of the chunk. Masks are applied with
+`torch.where`: a NaN from an old episode reaches neither a new row nor its gradient.
 
-Matrix products over a chunk multiply entries that a mask has set to zero, and 0 * NaN is NaN. So
-rows with an entry that is not finite enter the products as zeros. Every result that depends on such
-a row, the rest of its segment, is set to NaN afterwards, and no gradient flows back through it.
-Finite inputs so large that a product overflows are not guarded against.
+Matrix products over a chunk include entries that a mask has set to zero, and 0 * NaN is NaN.
+Therefore non-finite entries are replaced by zeros before the products. Every result that depends on
+them (the rest of the segment) is set to NaN afterwards, and no gradient flows back through it.
+There is no guard against finite inputs so large that a product overflows.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,14 +22,14 @@ FORGETS = -1e4  # a log_decay whose exponential is zero in any precision
 
 
 class Chunk(NamedTuple):
-    """Rows of a chunk, and masks of what they see."""
+    """The rows of a chunk, and the masks of what each row sees."""
 
     rows: slice
     visible: Bool[Tensor, "B 1 C C"]  # row i sees row j <= i
-    before: Bool[Tensor, "B 1 C C"]  # the same without row i itself
-    live: Bool[Tensor, "B 1 C 1"]  # row i sees the chunk's first weights
-    last: Bool[Tensor, "B 1 C 1"]  # row i lies in the segment that continues after the chunk
-    carries: Bool[Tensor, "B 1 1 1"]  # the chunk's first weights survive to its end
+    before: Bool[Tensor, "B 1 C C"]  # row i sees row j < i
+    live: Bool[Tensor, "B 1 C 1"]  # row i sees the weights at the chunk's start
+    last: Bool[Tensor, "B 1 C 1"]  # row i is in the chunk's last segment, which may continue
+    carries: Bool[Tensor, "B 1 1 1"]  # the weights at the chunk's start survive to its end
 
 
 def chunks(is_first: Bool[Tensor, "T B"]) -> Iterator[Chunk]:
@@ -53,7 +53,7 @@ def chunks(is_first: Bool[Tensor, "T B"]) -> Iterator[Chunk]:
 
 
 def keep_where(mask: Tensor, values: Tensor) -> Tensor:
-    """Return the values where the mask is true and zero elsewhere; gradients likewise."""
+    """Return `values` where the mask is true and zero elsewhere; the same for gradients."""
     return torch.where(mask, values, torch.zeros((), dtype=values.dtype, device=values.device))
 
 
@@ -62,12 +62,12 @@ def read_live(
     queries: Float[Tensor, "B H C K"],
     weights: Float[Tensor, "B H K V"],
 ) -> Float[Tensor, "B H C V"]:
-    """Return W^T q for the rows that see W and zero for the others; gradients likewise."""
+    """Return W^T q for rows that see W and zero for the others; the same for gradients."""
     return keep_where(live, keep_where(live, queries) @ weights)
 
 
 class Fading(NamedTuple):
-    """Products of the decays in a chunk."""
+    """Cumulative products of the decays in a chunk."""
 
     since_start: Float[Tensor, "B H C 1"]  # from the chunk's start to row i
     between: Float[Tensor, "B H C C"]  # from row j <= i to row i; 1 above the diagonal
@@ -84,7 +84,7 @@ class Fading(NamedTuple):
 
 
 def fading(log_decay: Float[Tensor, "B H C"]) -> Fading:
-    """Return the decays; sums between rows are added pair by pair, so that nothing cancels."""
+    """Return the decays. Each pair of rows has its own sum of logarithms, to avoid cancellation."""
     rows = log_decay.shape[-1]
     later = torch.ones(rows, rows, dtype=torch.bool, device=log_decay.device).tril(-1)
     between = keep_where(later, log_decay.unsqueeze(-1).expand(*log_decay.shape, rows)).cumsum(-2)
@@ -92,15 +92,15 @@ def fading(log_decay: Float[Tensor, "B H C"]) -> Fading:
 
 
 def finite_if_forgetting(log_decay: Float[Tensor, "T B H"]) -> Float[Tensor, "T B H"]:
-    """Return the decays with `FORGETS` for -inf, which spoils nothing; gradients are zero there."""
+    """Clamp at `FORGETS`: -inf is valid and must not give NaN. Gradients are zero where clamped."""
     return log_decay.clamp(min=FORGETS)
 
 
 class Spoilt(NamedTuple):
-    """Rows of the caller that hold a NaN or an infinity."""
+    """Input rows that contain a NaN or an infinity."""
 
-    read: Bool[Tensor, "T B H"]  # in the query: spoils its own row only
-    written: Bool[Tensor, "T B H"]  # in other inputs: spoils all later rows of the segment
+    read: Bool[Tensor, "T B H"]  # in the query: affects its own row only
+    written: Bool[Tensor, "T B H"]  # in other inputs: also affects all later rows of the segment
 
     def rows(self, chunk: Chunk) -> Bool[Tensor, "B H C 1"]:
         """Return the rows of a chunk whose result is NaN."""
@@ -116,7 +116,7 @@ class Spoilt(NamedTuple):
 def without_spoilt(
     rows: Float[Tensor, "T B H *rest"],
 ) -> tuple[Float[Tensor, "T B H *rest"], Bool[Tensor, "T B H"]]:
-    """Return the input with zeros for entries that are not finite, and the rows that held one."""
+    """Return the input with non-finite entries set to zero, and a mask of the rows affected."""
     finite = rows.detach().isfinite()
     return keep_where(finite, rows), ~finite.flatten(3).all(-1) if rows.ndim > 3 else ~finite
 
@@ -130,7 +130,7 @@ def loop_over_chunks(
 ) -> tuple[Float[Tensor, "T B H V"], Float[Tensor, "B H K V"]]:
     """Apply `step(chunk, *inputs [B, H, C, ...], weights) -> (y [B, H, C, V], weights)`.
 
-    The first of `inputs` is the query, which reads only.
+    The first of `inputs` is the query, which only reads the memory.
     """
     inputs, masks = zip(*(without_spoilt(x) for x in inputs), strict=True)
     spoilt = Spoilt(masks[0], torch.stack(masks[1:]).any(0))

@@ -1,10 +1,10 @@
-"""Feature maps of keys and queries, and the maps of write strengths.
+"""Feature maps for keys and queries, and maps for write strengths.
 
-`softmax` and `elu_sum` make non-negative entries that sum to one. With such keys the delta rule is
+`softmax` and `elu_sum` give non-negative entries that sum to one. With such keys the delta rule is
 stable: beta = 1 replaces a value exactly (Schlag et al. 2021, section 4.2). `unit` and `silu_unit`
-make vectors of Euclidean length one, for which I - beta k k^T has the eigenvalue 1 - beta. This is
-negative for write strengths above 1 (Grazzi et al. 2025). `elu` is not normalised. All maps work on
-the last axis and keep the shape.
+give vectors of Euclidean length one, for which I - beta k k^T has the eigenvalue 1 - beta. This
+eigenvalue is negative for write strengths above 1 (Grazzi et al. 2025). `elu` is not normalised.
+All maps act on the last axis and preserve the shape.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def elu_sum(x: Tensor) -> Tensor:
 
 
 def elu(x: Tensor) -> Tensor:
-    """Return elu(x) + 1, not normalised (Katharopoulos et al. 2020)."""
+    """Return elu(x) + 1, unnormalised (Katharopoulos et al. 2020)."""
     return F.elu(x) + 1
 
 
@@ -38,7 +38,7 @@ def identity(x: Tensor) -> Tensor:
 
 
 def unit(x: Tensor) -> Tensor:
-    """Return x / |x|; 1e-6 is added to |x|^2, so it is smooth at zero and no longer than one."""
+    """Return x / |x|. Adding 1e-6 to |x|^2 makes it smooth at zero; its length is at most one."""
     return x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt()
 
 
@@ -67,14 +67,14 @@ STRENGTH_MAPS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def feature_map(name: str) -> Callable[[Tensor], Tensor]:
-    """Return the map called `name`; raise a `ValueError` that lists the known names."""
+    """Return the map called `name`; raise a `ValueError` listing the known names if unknown."""
     if name not in FEATURE_MAPS:
         raise ValueError(unknown_name("feature map", name, FEATURE_MAPS))
     return FEATURE_MAPS[name]
 
 
 def strength_map(name: str) -> Callable[[Tensor], Tensor]:
-    """Return the map of write strengths called `name`; errors as in `feature_map`."""
+    """Return the write-strength map called `name`; errors as in `feature_map`."""
     if name not in STRENGTH_MAPS:
         raise ValueError(unknown_name("strength map", name, STRENGTH_MAPS))
     return STRENGTH_MAPS[name]

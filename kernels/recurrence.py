@@ -1,7 +1,7 @@
-"""Common parts of every recurrence: the reset at a first row, and the plain loop over time.
+"""Parts shared by every recurrence: the reset at a first row, and the plain loop over time.
 
-The loop is the *definition* of an unrolled operation and its slowest implementation. Each fast
-backend is tested against it.
+The loop *defines* an unrolled operation and is its slowest implementation. Every fast backend is
+tested against it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +15,7 @@ State = TypeVar("State", bound=tuple)  # a NamedTuple of tensors, or of further 
 
 
 def map_state(function: Callable[[Tensor], Tensor], state: State | Tensor) -> State | Tensor:
-    """Apply `function` to every tensor of a state, also of nested states."""
+    """Apply `function` to every tensor of a state, including those of nested states."""
     mapped = [
         function(part) if isinstance(part, Tensor) else map_state(function, part) for part in state
     ]
@@ -31,7 +31,7 @@ def tensors_of(state: State) -> list[Tensor]:
 
 
 def refilled(form: State, tensors: Iterable[Any]) -> State:
-    """Return a state like `form` with `tensors` in place of its own, one for each."""
+    """Return a state structured like `form`, with its tensors replaced by `tensors`, in order."""
     given = iter(tensors)
     return map_state(lambda _: next(given), form)
 
@@ -51,7 +51,7 @@ def _zero_where(is_first: Tensor, tensor: Tensor) -> Tensor:
 
 
 def without_autocast(device: str) -> AbstractContextManager[Any]:
-    """Return a context in which autocast changes nothing on this kind of device."""
+    """Return a context manager that turns autocast off for this device type."""
     on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
     return torch.autocast(device, enabled=False) if on else nullcontext()
 
@@ -65,7 +65,7 @@ def step_once(
 ) -> tuple[Tensor, State]:
     """Apply `step(*inputs, state, *others, **constants)` in the state's dtype, as unrolls do.
 
-    Inputs [B, ...] of another dtype are cast, and autocast does not change what is computed.
+    Inputs [B, ...] of another dtype are cast, and autocast does not affect the computation.
     """
     cast = [tensor.to(state[0].dtype) for tensor in inputs]
     with without_autocast(state[0].device.type):
@@ -88,8 +88,8 @@ def loop_over_time(
         inputs: tensors [T, B, ...].
         is_first: bool [T, B]; the state is reset before row t.
         state: the state before row 0.
-        empty: a tensor like y, returned for T = 0. The state returned then is a copy: results
-            never share the caller's memory.
+        empty: a tensor shaped like y, whose copy is returned for T = 0. The state is then a copy,
+            too: results never share the caller's memory.
     """
     if is_first.shape[0] == 0:
         return empty.clone(), map_state(torch.clone, state)

@@ -1,4 +1,4 @@
-"""Operations with kernels of their own, by name, for self-test, benchmark and tests."""
+"""Operations that have their own kernels, by name, for the self-test, benchmarks and tests."""
 
 from fastweights.kernels.delta_lstm import delta_lstm
 from fastweights.kernels.delta_rnn import delta_rnn

@@ -1,12 +1,12 @@
-"""Recurrences by PyTorch's own kernels, which have no resets.
+"""Recurrences computed by PyTorch's own kernels, which do not support resets.
 
-On a GPU these kernels are cuDNN's. A reset cuts a stream in two, and each piece is a sequence of
-its own. The pieces of all streams go through one call, as packed sequences of unequal length. To
-find them, the host waits for `is_first` once. On CPUs packed sequences are slow and calls are
-cheap: there an unroll is cut at the rows where any stream is reset, and each stretch has a call.
+On a GPU these are cuDNN's kernels. A reset cuts a stream in two, and each piece becomes a separate
+sequence. One call processes the pieces of all streams, as packed sequences of unequal length. To
+find the pieces, the host waits for `is_first` once. On CPUs packed sequences are slow and calls are
+cheap. There, an unroll is cut at every row where any stream is reset, with one call per stretch.
 
-TF32, cuDNN's default, is turned off in both passes. The switch belongs to the process, so
-convolutions in other threads run without TF32 during these calls.
+TF32, cuDNN's default, is turned off in both passes. The setting is global to the process, so
+convolutions in other threads also run without TF32 during these calls.
 """
 
 import threading
@@ -27,25 +27,25 @@ from fastweights.kernels.machinery.dispatch import requested_backend
 from fastweights.kernels.machinery.signature import may_wait
 from fastweights.kernels.recurrence import State, forget, map_state
 
-# cuDNN copies the weights into one piece of memory in each call: here a call is a whole unroll.
+# cuDNN copies the weights into contiguous memory on each call. Here one call covers a whole unroll.
 warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
 
 Rows = Float[Tensor, "T B E"]
 Hidden = Float[Tensor, "T B D"]
-# Of a sequence and a state: y and the next state. A sequence is (x,) or (packed rows, batch sizes).
+# (sequence, state) -> (y, next state). A sequence is (x,) or (packed rows, batch sizes).
 Whole = Callable[[Sequence[Tensor], State], tuple[Tensor, State]]
 
 
 @dataclass
 class Exactness:
-    """Keeps TF32 off from the first `begin` to the last `end` of all threads.
+    """Keeps TF32 off from the first `begin` to the last `end` across all threads.
 
-    A thread is in one call at a time. A backward pass that raises has no `end`; the thread's next
-    call makes up for it.
+    A thread is in one call at a time. A backward pass that raises never reaches `end`; the thread's
+    next call makes up for it.
     """
 
     allowed: bool = True
-    threads: set[int] = field(default_factory=set)  # that are between `begin` and `end`
+    threads: set[int] = field(default_factory=set)  # threads between `begin` and `end`
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, *_: object) -> None:
@@ -80,9 +80,9 @@ class Pieces(NamedTuple):
     All tensors but `batch_sizes` are on the device of the data.
     """
 
-    batch_sizes: Tensor  # [longest], on the CPU: how many pieces reach each of their steps
-    rows: Tensor  # [T * B]: which row of [T, B] each packed row is
-    places: Tensor  # [T * B]: which packed row each row of [T, B] is
+    batch_sizes: Tensor  # [longest], on the CPU: number of pieces that reach each step
+    rows: Tensor  # [T * B]: for each packed row, its index in [T, B]
+    places: Tensor  # [T * B]: for each row of [T, B], its index among packed rows
     first: Tensor  # [B]: the piece at each column's beginning
     last: Tensor  # [B]: the piece at each column's end
 
@@ -93,14 +93,14 @@ class Pieces(NamedTuple):
 
 
 def pieces(is_first: Bool[Tensor, "T B"]) -> Pieces | None:
-    """Return the pieces of an unroll; None if no row but the first has a reset."""
+    """Return the pieces of an unroll; None if there are no resets after row 0."""
     T, B = is_first.shape
     begins = torch.clone(is_first.cpu().t(), memory_format=torch.contiguous_format)  # waits
     begins[:, 0] = True
     start = begins.flatten().nonzero().flatten()
     if len(start) == B:
         return None
-    piece = begins.flatten().cumsum(0) - 1  # of each row, column after column
+    piece = begins.flatten().cumsum(0) - 1  # of each row, column by column
     lengths = start.diff(append=start.new_tensor([B * T]))
     rank = lengths.argsort(descending=True, stable=True).argsort()[piece]
     row = torch.arange(B * T)
@@ -117,7 +117,7 @@ def pieces(is_first: Bool[Tensor, "T B"]) -> Pieces | None:
 def unroll_by_pieces(
     whole: Whole, x: Rows, is_first: Bool[Tensor, "T B"], state: State
 ) -> tuple[Hidden, State]:
-    """Unroll by one call of `whole`, with the pieces packed if there are resets after row 0."""
+    """Unroll with one call of `whole`, with the pieces packed if there are resets after row 0."""
     state = forget(state, is_first[0])
     cut = pieces(is_first)
     if cut is None:
@@ -134,7 +134,7 @@ def unroll_by_pieces(
 def unroll_by_stretches(
     whole: Whole, x: Rows, is_first: Bool[Tensor, "T B"], state: State
 ) -> tuple[Hidden, State]:
-    """Unroll by one call of `whole` for each stretch of rows without a reset."""
+    """Unroll with one call of `whole` for each stretch of rows without a reset."""
     cuts = is_first[1:].any(1).nonzero().flatten().tolist()
     parts = []
     for start, stop in pairwise([0, *(cut + 1 for cut in cuts), len(x)]):
@@ -166,8 +166,8 @@ def one_layer(
 def is_for_the_loop(x: Rows) -> bool:
     """Return whether the plain loop should unroll x.
 
-    It must where there is nothing to compute or the host must not wait. On a GPU it is also faster
-    for a single step, because it neither waits nor copies weights.
+    It must do so if there is nothing to compute or the host must not wait. On a GPU the loop is
+    also faster for a single step, because it neither waits nor copies weights.
     """
     return x.numel() == 0 or not may_wait(x) or (x.is_cuda and len(x) == 1)
 
@@ -180,9 +180,9 @@ def by_pytorch(
     state: State,
     weights: Sequence[Tensor],
 ) -> tuple[Hidden, State]:
-    """Unroll a recurrence with one hidden vector.
+    """Unroll a recurrence whose state is one hidden vector.
 
-    Calls `reference`, its plain loop, where that is better or this backend is chosen.
+    Call `reference`, the plain loop, where the loop is better or that backend is selected.
     """
     if is_for_the_loop(x) or requested_backend() == "reference":
         return reference(x, is_first, state, weights)

@@ -1,4 +1,4 @@
-"""Softmax attention over a window of an episode's last steps: y_t = sum_j a_j v_j.
+"""Softmax attention over a window of an episode's most recent steps: y_t = sum_j a_j v_j.
 
 `reference.py` defines it.
 Source: Vaswani et al. 2017; the window as in Dai et al. 2019 (Transformer-XL).

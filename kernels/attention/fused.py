@@ -1,12 +1,12 @@
-"""Attention by PyTorch's fused kernel: the whole unroll and the window before it in one call.
+"""Attention in PyTorch's fused kernel: one call for the whole unroll and the preceding window.
 
-A row sees the keys of its own episode that are less than M steps old, itself included: the last
-`reach + 1` keys. If all streams begin fresh and nothing else restricts the rows, as in sequence
-tasks, this is the plain causal mask, which the kernel has built in. To find out, the host waits for
-the device once.
+A row sees the keys of its own episode that are less than M steps old, including its own: the last
+`reach + 1` keys. If all streams start fresh and nothing else restricts the rows, as in sequence
+tasks, this is the plain causal mask, which is built into the kernel. To check this, the host waits
+for the device once.
 
-A masked key's weight is 0, and 0 * NaN is NaN. So queries, keys and values that are not finite
-enter as zeros, and the rows that see one are set to NaN afterwards (see kernels/chunks.py).
+A masked key's weight is 0, and 0 * NaN is NaN. Therefore non-finite queries, keys and values are
+replaced by zeros, and the rows that see any are set to NaN afterwards (see kernels/chunks.py).
 """
 
 import torch
@@ -31,7 +31,7 @@ def unroll(
     state: Window,
 ) -> tuple[Float[Tensor, "T B H V"], Window]:
     """Unroll; equals `reference.unroll`."""
-    if len(is_first) <= 1 or requested_backend() == "reference":  # acting: it is faster
+    if len(is_first) <= 1 or requested_backend() == "reference":  # faster for acting
         return reference.unroll(q, k, v, is_first, state)
     size = state.keys.shape[2]
     q, k, v = (x.movedim(0, 2) for x in (q, k, v))
@@ -58,7 +58,7 @@ def attention_positions(
 
 
 def _is_plain(is_first: Bool[Tensor, "T B"], state: Window) -> bool:
-    """Return whether the mask is plainly causal; False where the host must not wait."""
+    """Return whether the mask is plain causal; False if the host must not wait."""
     if len(is_first) > state.keys.shape[2] or not may_wait(is_first):
         return False
     remembers = (state.count[:, 0] != 0) & ~is_first[0]
@@ -66,7 +66,7 @@ def _is_plain(is_first: Bool[Tensor, "T B"], state: Window) -> bool:
 
 
 def _visible(reach: Int[Tensor, "B T"], size: int) -> Bool[Tensor, "B 1 T S"]:
-    """Return which keys each row sees, of M slots followed by the T rows."""
+    """Return which keys each row sees, among M slots followed by T rows."""
     rows = torch.arange(reach.shape[1], device=reach.device)
     age = rows[:, None] + size - torch.arange(size + len(rows), device=reach.device)
     return ((age >= 0) & (age <= reach.unsqueeze(2))).unsqueeze(1)

@@ -1,4 +1,4 @@
-"""Softmax attention over the last M steps of an episode, this one included.
+"""Softmax attention over the last M steps of an episode, including the current one.
 
     y_t = sum_j a_j v_j,   a = softmax_j (q_t . k_j / sqrt(K)),   j in the window
 
@@ -17,7 +17,7 @@ from fastweights.kernels.recurrence import loop_over_time
 
 
 class Window(NamedTuple):
-    """The last M steps, the newest last. A slot counts only if its step is in the episode."""
+    """The last M steps, newest last. A slot is in use if its step is in the current episode."""
 
     keys: Float[Tensor, "B H M K"]
     values: Float[Tensor, "B H M V"]
@@ -25,14 +25,14 @@ class Window(NamedTuple):
 
 
 def weights(q: Float[Tensor, "B H K"], window: Window) -> Float[Tensor, "B H M"]:
-    """Return the attention weight of each slot: zero for slots that do not count, sum 1."""
+    """Return the attention weight of each slot: zero for unused slots, summing to 1."""
     scores = (window.keys @ q.unsqueeze(-1)).squeeze(-1) / q.shape[-1] ** 0.5
     used = in_use(window.keys.shape[2], window.count)
     return scores.masked_fill(~used.unsqueeze(1), -torch.inf).softmax(-1)
 
 
 def in_use(size: int, count: Float[Tensor, "B 1"]) -> Bool[Tensor, "B M"]:
-    """Return which slots of a window of `size` hold a step of the episode."""
+    """Return which slots of a window of size `size` hold a step of the current episode."""
     age = torch.arange(size - 1, -1, -1, device=count.device)
     return age < count.round()
 
@@ -43,7 +43,7 @@ def step(
     v: Float[Tensor, "B H V"],
     state: Window,
 ) -> tuple[Float[Tensor, "B H V"], Window]:
-    """Compute one step: the new key and value replace the oldest, then read."""
+    """Compute one step: replace the oldest key and value by the new ones, then read."""
     window = Window(_shift(state.keys, k), _shift(state.values, v), state.count + 1)
     return read_memory(window.values, weights(q, window)), window
 
@@ -61,7 +61,7 @@ def unroll(
 ) -> tuple[Float[Tensor, "T B H V"], Window]:
     """Apply `step` to every row; see `kernels.recurrence.loop_over_time`.
 
-    Slots that do not count are returned as zeros and have no gradient.
+    Unused slots are returned as zeros and have no gradient.
     """
     used = in_use(state.keys.shape[2], state.count)[:, None, :, None]
     slots = (keep_where(used, slots) for slots in (state.keys, state.values))

@@ -1,5 +1,5 @@
-"""Compiling and launching the operations' CUDA sources (`kernels/<operation>/cuda.cu`).
+"""Compilation and launch of the operations' CUDA sources (`kernels/<operation>/cuda.cu`).
 
-Nothing here is imported before a CUDA backend is asked for, and nothing is compiled before a call
-needs it. All imports are absolute: `cuda` is also the name of NVIDIA's own package.
+Nothing here is imported until a CUDA backend is requested, and nothing is compiled until a call
+needs it. All imports are absolute, because NVIDIA's own package is also called `cuda`.
 """

@@ -1,7 +1,7 @@
 """Layout of a kernel's arguments: one struct of eight-byte words.
 
-The struct begins with `Sizes`. The caller's tensors follow (`View`, `Flags`: an address and four
-strides, any layout), then our own contiguous tensors (an address each).
+The struct begins with `Sizes`. Next come the caller's tensors in any layout (`View`, `Flags`: an
+address and four strides), then our own contiguous tensors (one address each).
 """
 
 from array import array
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fastweights.kernels.machinery.signature import Axes
 
-HEAD_SIZES = (8, 16, 32, 64)  # compiled sizes; sizes between are padded
+HEAD_SIZES = (8, 16, 32, 64)  # compiled sizes; other sizes are padded to the next one
 AXES = 4
 
 
@@ -34,7 +34,7 @@ def padded(size: int) -> int:
 
 
 def pack(sizes: Sizes, given: Sequence[Tensor], own: Sequence[Tensor | None]) -> array:
-    """Return the argument struct's words; `given` and `own` in the order of the struct's fields.
+    """Return the argument struct's words; `given` and `own` are in the struct's field order.
 
     None is a null address: a result that the caller does not need.
     """
@@ -50,12 +50,12 @@ def pack(sizes: Sizes, given: Sequence[Tensor], own: Sequence[Tensor | None]) ->
 
 
 def view_axes(axes: Axes) -> Axes:
-    """Return the axes as a kernel sees them: weights get a batch axis, too."""
+    """Return the axes as a kernel sees them: weights also get a batch axis."""
     return axes if "B" in axes else ("B", *axes)
 
 
 def views(axes: Axes, tensor: Tensor, batch: int) -> Sequence[Tensor]:
-    """Return a kernel's views of one of the caller's tensors, with four axes at most.
+    """Return a kernel's views of one of the caller's tensors, with at most four axes each.
 
     A numeric axis, such as the gates in "T B H 3 K", is split into views. The batch axis of weights
     has stride zero.

@@ -1,4 +1,4 @@
-"""The CUDA kernels of an operation as one of its backends."""
+"""An operation's CUDA kernels as one of its backends."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Cuda:
     def run(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
     ) -> Sequence[Tensor]:
-        """Run the kernels: y and the final state's tensors, differentiable."""
+        """Run the kernels; return y and the final state's tensors, differentiable."""
         if is_traced():
             return self.differentiable.traced(tensors, options)
         if not library.wants_gradient(tensors):
@@ -46,7 +46,7 @@ class Cuda:
 
 
 def build(signature: Signature) -> Cuda:
-    """Define an operation's CUDA operators. Neither compiles nor asks for a GPU."""
+    """Define an operation's CUDA operators. Does not compile or query a GPU."""
     source = import_module(f"fastweights.kernels.{signature.name}.cuda").SOURCE
     kernel = CudaKernel(signature, source)
     forward, backward = kernel.forward, kernel.backward

@@ -1,8 +1,8 @@
-"""Compilation of CUDA C++ to machine code with NVRTC, and a cache of the results on disk.
+"""Compilation of CUDA C++ to machine code with NVRTC, with a cache on disk.
 
-A cubin's name holds the hash of everything it depends on: the sources, the head size, the
+A cubin's name contains a hash of everything it depends on: the sources, the head size, the
 architecture and the compiler's version. Processes that start together may all compile. Each writes
-a temporary file and renames it, so that a reader never sees half a file.
+a temporary file and renames it, so that a reader never sees a partial file.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ STANDARD = "c++17"
 
 
 def source_file(operation: str) -> Path:
-    """Return an operation's CUDA source; its folder's name is the prefix of the kernels' names."""
+    """Return an operation's CUDA source; the folder's name is the prefix of the kernel names."""
     return KERNELS / operation / "cuda.cu"
 
 
@@ -61,7 +61,7 @@ def compile_source(
 
 
 def cubin_name(source: Path, head_size: int, architecture: str) -> str:
-    """Return the cubin's file name, with a hash of sources, sizes and compiler."""
+    """Return the cubin's file name, which contains a hash of sources, size and compiler."""
     digest = hashlib.sha256(f"{compiler_version()} {STANDARD}".encode())
     for path in [source, *sorted(HEADERS.glob("*.cuh"))]:
         digest.update(path.name.encode() + path.read_bytes())
@@ -69,7 +69,7 @@ def cubin_name(source: Path, head_size: int, architecture: str) -> str:
 
 
 def cubin(source: Path, head_size: int, architecture: str, anew: bool = False) -> bytes:
-    """Return machine code from the cache, or compile and store it; `anew`: always compile."""
+    """Return the cubin from the cache, or compile and store it; with `anew`, always compile."""
     name = cubin_name(source, head_size, architecture)
     with _kept_if_possible():
         path = private_cache_folder() / name

@@ -1,4 +1,4 @@
-"""The functions `forward` and `backward` that run an operation's `cuda.cu`.
+"""The `forward` and `backward` functions that run an operation's `cuda.cu`.
 
 Both kernels take their tensors in the order of the operator's arguments (see library.py):
 
@@ -6,8 +6,8 @@ Both kernels take their tensors in the order of the operator's arguments (see li
     backward   inputs, weights, is_first, state, grad_y, grad_final_state |
                saved, gradients of inputs, weights and state
 
-Tensors left of the bar are the caller's, with any strides; tensors right of it are ours (see
-arguments.py). A kernel gives the gradient of weights for each batch column; the sum is taken here.
+Tensors left of the bar are the caller's, with any strides; those right of it are ours (see
+arguments.py). A kernel gives weight gradients per batch column, which are summed here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,15 +27,15 @@ from fastweights.kernels.machinery.signature import Argument, Axes, Signature, S
 
 @dataclass(frozen=True)
 class Source:
-    """A description of an operation's `cuda.cu`, the whole content of its `cuda.py`.
+    """A description of an operation's `cuda.cu`, given in its `cuda.py`.
 
     - saved: tensors that the forward pass keeps for the backward pass, name -> axes.
-    - options: the values with a kernel, by option name; the kernel gets the value's index.
-    - forward_warps, backward_warps: warps of a block, for head sizes up to 32 and up to 64.
+    - options: the supported values, by option name; the kernel gets the value's index.
+    - forward_warps, backward_warps: warps per block, for head sizes up to 32 and up to 64.
     - units: axis of independent units, of any size. A block is one warp of units, and the kernel's
-      first option is their number.
-    - outer_sums: weights whose gradient is a sum over T and B of outer products, of a saved tensor
-      and an input's gradient: name -> (saved, input). The kernel has no field for it.
+      first option is the number of units.
+    - outer_sums: weights whose gradient is a sum, over T and B, of outer products of a saved tensor
+      and an input's gradient: name -> (saved, input). The kernel has no field for this gradient.
     """
 
     saved: Mapping[str, str] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class CudaKernel:
     source: Source
 
     def forward(self, *call: Any, save: bool = True) -> tuple[Tensor, ...]:
-        """Return (y, *final state, *saved); without `save`, nothing is kept for backward."""
+        """Return (y, *final state, *saved); without `save`, nothing is saved for backward."""
         signature, count = self.signature, len(self.signature.arguments)
         tensors, sizes = call[:count], signature.check(call[:count])
         results = [signature.output.axes, *(state.axes for state in signature.state)]
@@ -114,12 +114,12 @@ class CudaKernel:
 
 
 def _fresh(like: Tensor, axes: Sequence[Axes], sizes: Sizes) -> tuple[Tensor, ...]:
-    """Allocate contiguous tensors, uninitialised."""
+    """Allocate uninitialised contiguous tensors."""
     return tuple(like.new_empty(shape(each, sizes)) for each in axes)
 
 
 def _or_zeros(gradient: Tensor, argument: Argument, sizes: Sizes) -> Tensor:
-    """Return the gradient, or zeros for one without elements (see library.py)."""
+    """Return the gradient, or zeros if it has no elements (see library.py)."""
     return gradient if gradient.numel() else gradient.new_zeros(shape(argument.axes, sizes))
 
 
@@ -128,8 +128,8 @@ def views_of(
 ) -> list[Tensor]:
     """Return a kernel's views of the caller's tensors, in the order of its struct's fields.
 
-    A negation that torch has deferred, as in `z.conj().imag`, is carried out first: an address does
-    not record it.
+    A negation that torch has deferred, as in `z.conj().imag`, is carried out first, because an
+    address does not record it.
     """
     pairs = zip(arguments, tensors, strict=True)
     return [v for a, tensor in pairs for v in views(a.axes, tensor.resolve_neg(), sizes["B"])]

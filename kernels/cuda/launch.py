@@ -1,7 +1,7 @@
-"""Running a compiled kernel on the tensors' device, in torch's current stream.
+"""Launches a compiled kernel on the tensors' device, in torch's current stream.
 
-A launch neither synchronises nor allocates. So it may be captured in a CUDA graph, once a first
-call outside the capture has loaded the kernel (torch asks for such a call anyway).
+A launch neither synchronises nor allocates. It can therefore be captured in a CUDA graph, once a
+call outside the capture has loaded the kernel (torch requires such a warm-up call anyway).
 """
 
 import ctypes
@@ -28,11 +28,11 @@ class Kernel(NamedTuple):
     """One kernel of a CUDA source."""
 
     source: Path  # .../<operation>/cuda.cu
-    name: str  # "forward" or "backward", with a dtype if each has its own kernel
-    warps: tuple[int, int]  # of a block, for head sizes up to 32 and up to 64
+    name: str  # "forward" or "backward", with a dtype if each dtype has its own kernel
+    warps: tuple[int, int]  # per block, for head sizes up to 32 and up to 64
 
     def threads(self, head_size: int) -> int:
-        """Return the threads of a block, which serves one (batch, head)."""
+        """Return the number of threads per block; a block handles one (batch, head)."""
         return self.warps[head_size > WARP] * WARP
 
     @property
@@ -64,7 +64,7 @@ def _is_installed(module: str) -> bool:
 def launch(
     kernel: Kernel, sizes: Sizes, given: Sequence[Tensor], own: Sequence[Tensor | None]
 ) -> None:
-    """Run `kernel` for every (batch, head), with tensors in the order of the argument struct."""
+    """Run `kernel` for every (batch, head), with tensors in the argument struct's order."""
     blocks = sizes.batch * sizes.heads
     if blocks == 0:
         return
@@ -76,7 +76,7 @@ def launch(
 def run_on_device(
     kernel: Kernel, head_size: int, blocks: int, threads: int, words: array, device: torch.device
 ) -> None:
-    """Launch through the driver; tests replace this function and run the source on the CPU."""
+    """Launch through the driver; tests replace this function to run the source on the CPU."""
     if device.type != "cuda":
         raise ValueError(f"{kernel.symbol}: expected CUDA tensors, got tensors on {device}")
     from cuda.bindings import driver
@@ -102,8 +102,8 @@ def run_on_device(
 def why_not_loaded(kernels: tuple[Kernel, ...], head_size: int, device: torch.device) -> str | None:
     """Return why the kernels cannot be loaded on the GPU, in one line; None if they are loaded.
 
-    Asked once. Kernels loaded here are not loaded later in a graph's capture or by another thread.
-    Threads take turns: one that imports `cuda.core` while another does may find half of it.
+    Checked once. Kernels loaded here need no loading later, in a graph's capture or another thread.
+    A lock serialises threads: one importing `cuda.core` during another's import may see half of it.
     """
     try:
         with _one_loads:
@@ -129,7 +129,7 @@ def _load_here(kernel: Kernel, head_size: int, device: torch.device) -> "_Loaded
 
 
 def _make_context_current(device: torch.device) -> None:
-    """Make the device's context current: a thread new to torch, such as autograd's, has none."""
+    """Make the device's context current; new threads, such as autograd's, have none."""
     from cuda.bindings import driver
 
     _, context = driver.cuCtxGetCurrent()

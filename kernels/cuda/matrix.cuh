@@ -1,25 +1,25 @@
-// Moving a D x D matrix between memory and the registers of a block's lanes.
+// Moves a D x D matrix between memory and the registers of a block's lanes.
 //
 // Lane i holds either *column* i of W [keys, values] (entries W[j][i], what W^T q needs) or *row* i
 // (entries W[i][j], what W g needs); `position` says which j. Entries beyond the true sizes are zero.
 #pragma once
 #include "warp.cuh"
 
-// A state [B, H, rows, columns]; weights [H, rows, columns] have a batch stride of zero.
+// An entry of a state [B, H, rows, columns]; weights [H, rows, columns] have a zero batch stride.
 __device__ inline float matrix_entry(const View& view, const Place& at, int row,
                                      int column) {
   return view.data[at.batch * view.strides[0] + at.head * view.strides[1] +
                    row * view.strides[2] + column * view.strides[3]];
 }
 
-// Matrices pass through shared memory on their way in: neighbouring lanes then read neighbouring
-// numbers, by row as well as by column, and few addresses are alive at a time (a spill otherwise).
-// A row is padded so that lanes that read their rows four numbers at a time share no banks.
-constexpr int TILE = D > WARP ? 16 : D;  // rows that are in the stage together
+// Matrices are loaded through shared memory. Neighbouring lanes then read neighbouring numbers,
+// by row and by column, and few addresses are live at a time (otherwise registers would spill).
+// Rows are padded to avoid bank conflicts when lanes read their rows four numbers at a time.
+constexpr int TILE = D > WARP ? 16 : D;  // rows staged together
 constexpr int PADDED_ROW = D + 4;
 constexpr int STAGE = TILE * PADDED_ROW;  // floats
 
-// Rows first .. first + TILE - 1 of a matrix. Each part of a lane fetches the rows it will own.
+// Stages rows first .. first + TILE - 1 of a matrix. Each part of a lane fetches its own rows.
 __device__ inline void stage_rows(float* stage, int first, const View& view, const Place& at,
                                   int rows, int columns) {
   const float* matrix = view.data + at.batch * view.strides[0] + at.head * view.strides[1] +
@@ -34,8 +34,8 @@ __device__ inline void stage_rows(float* stage, int first, const View& view, con
   sync();
 }
 
-// entries += a matrix's column; nothing in a lane beyond it: a warp has more lanes than a small
-// matrix has columns.
+// entries += a matrix's column; zero in lanes beyond the last column, because a warp has more lanes
+// than a small matrix has columns.
 __device__ inline void add_column(float (&entries)[ENTRIES], const View& view, const Place& at,
                                   int rows, int columns, float* stage) {
 #pragma unroll
@@ -46,7 +46,7 @@ __device__ inline void add_column(float (&entries)[ENTRIES], const View& view, c
       const float entry = stage[position(n) * PADDED_ROW + at.lane % D];
       entries[first / PARTS + n] += at.lane < D ? entry : 0.f;
     }
-  }  // its own writes: no barrier before the next use
+  }  // a thread reads only its own writes: no barrier needed
 }
 
 template <int N>
@@ -81,13 +81,13 @@ __device__ inline void load_row(float (&entries)[N], const View& view, const Pla
   add_row(entries, view, at, rows, columns, stage);
 }
 
-// A vector state [B, H, entries].
+// This lane's entry of a vector state [B, H, entries].
 __device__ inline float load_vector(const View& view, const Place& at, int entries) {
   return at.lane < entries ? matrix_entry(view, at, at.lane, 0) : 0.f;
 }
 
-// Calls `write(j, entries W[j][lane])` for this thread's entries of a column; on the way out too,
-// few addresses are alive at a time.
+// Calls `write(j, entries W[j][lane])` for this thread's entries of a column. For stores, too, few
+// addresses are live at a time.
 template <class Write>
 __device__ inline void each_entry(const float (&entries)[ENTRIES], const Place& at, float* stage,
                                   Write write) {
@@ -103,7 +103,7 @@ __device__ inline void each_entry(const float (&entries)[ENTRIES], const Place& 
   }
 }
 
-// Into our own contiguous [B, H, rows, columns]: neighbouring lanes write neighbouring numbers.
+// Stores to our own contiguous [B, H, rows, columns]; neighbouring lanes write neighbours.
 __device__ inline void store_column(float* own, const float (&entries)[ENTRIES], const Place& at,
                                     int rows, int columns, float* stage) {
   float* column = own + static_cast<long long>(at.block) * rows * columns + at.lane;

@@ -1,32 +1,32 @@
-// The backward of a matrix written by the delta rule, for recurrences whose gradient needs W_t
-// in reverse.
+// The backward pass of a matrix written by the delta rule, for recurrences whose gradient needs W_t
+// in reverse order.
 //
 //     e_t = v_t - W_{t-1}^T k_t,   u_t = beta_t e_t,   W_t = W_{t-1} + k_t u_t^T,   y_t = W_t^T q_t
 //
-// With G the gradient of W_t, summed over everything that happens after t, and g that of y_t:
+// With G the gradient of W_t, including everything after step t, and g the gradient of y_t:
 //
 //     dq = W_t g                    G += q g^T               reading
 //     du = G^T k,   dk = G u        W_{t-1} = W_t - k u^T    writing: what u and k did to W_t
 //     dv = beta du, dbeta = du . e                           u = beta (v - W_{t-1}^T k)
 //     dk -= W_{t-1} dv              G -= k dv^T
 //
-// W is rewound by subtracting the stored updates: no W is stored, and nothing is inverted (which is
-// unstable). A reset at `is_first[t]` loses W_{t-1}, so the backward pass goes through the unroll
-// segment by segment: it sums each segment's updates once, in the forward pass's order, to get the W
-// of its last row, and then rewinds. Every row is summed once, for any resets.
+// W is rewound by subtracting the stored updates. No W is stored, and nothing is inverted (which
+// would be unstable). A reset at `is_first[t]` loses W_{t-1}, so the backward pass handles the
+// unroll segment by segment. It sums each segment's updates once, in the forward pass's order, to
+// get the W of its last row, and then rewinds. Every row is summed once, whatever the resets.
 //
-// If W grows, subtraction leaves the rounding errors of the late, large W in the early, small one.
-// This cannot happen with keys that sum to one. For recurrences with other keys, a segment that
-// `outgrows` its beginning is rewound by a single row. Then the updates of the rows before are summed
-// anew, until they are small enough to be rewound. This takes as many sums as there are pairs of rows,
-// but no memory, which a running kernel cannot allocate.
+// If W grows, subtraction leaves the rounding errors of the late, large W in the early, small W.
+// This cannot happen with keys that sum to one. With other keys, a segment that `outgrows` its
+// beginning is rewound by one row at a time, and the earlier updates are summed again until they
+// are small enough to be rewound. This takes as many sums as there are row pairs, but no memory.
 //
-// W is held by row. So is G up to D = 32, and by column too: two cheap rank-one updates replace D
-// sums over lanes. At D = 64 registers are dear: G is held by column alone, and G u is such sums.
+// W is held by row. Up to D = 32, G is held both by row and by column: two cheap rank-one updates
+// replace D sums over lanes. At D = 64 registers are scarce: G is held by column only, and G u is
+// computed with these sums.
 #pragma once
 #include "matrix.cuh"
 
-// First row of the segment that ends at row `last`; 32 flags are looked at together.
+// First row of the segment that ends at row `last`; 32 flags are checked at once.
 __device__ inline int segment_start(const Flags& flags, const Place& at, int last) {
   const int lane = threadIdx.x % WARP;
   for (int base = last; base >= 0; base -= WARP) {
@@ -36,13 +36,13 @@ __device__ inline int segment_start(const Flags& flags, const Place& at, int las
   return 0;
 }
 
-// The largest that this lane had of the keys and of the updates of some rows.
+// The largest magnitudes of this lane's entries of the keys and the updates of some rows.
 struct Reach {
   float key, update;
 };
 
-// weights += sum over rows first..last of key_t update_t^T, this lane's row of it. `key(t)` and
-// `update(t)` give this lane's entries; eight rows are loaded together, to wait for memory once.
+// weights += this lane's row of the sum over rows first..last of key_t update_t^T. `key(t)` and
+// `update(t)` return this lane's entries. Eight rows are loaded together, to wait for memory once.
 constexpr int REBUILT_TOGETHER = 8;
 
 template <int N, class Key, class Update>
@@ -68,10 +68,10 @@ __device__ inline Reach rebuild(float (&weights)[N], int first, int last, const 
   return reach;
 }
 
-// Whether a segment's writes are so much larger than its first error, in which the first value is, that
-// rewinding may lose the first W. No write is larger than the largest key times the largest update.
-// Writes that large leave some 1e-5 of the beginning; with keys that sum to one they are a few times
-// as large. (The first W itself is not looked at: its largest entry cost a Delta LSTM's registers.)
+// Whether a segment's writes are so much larger than its first error, which includes the first
+// value, that rewinding may lose the first W. No write exceeds the largest key times the largest
+// update. At this limit the error is about 1e-5 of the beginning; with keys that sum to one, writes
+// are a few times as large. (The first W itself is not checked: a Delta LSTM lacks the registers.)
 constexpr float MOST_GROWTH = 32.f;
 
 __device__ inline bool outgrows(const Reach& reach, float first_error) {
@@ -79,9 +79,9 @@ __device__ inline bool outgrows(const Reach& reach, float first_error) {
   return !(lane_max(reach.key) * lane_max(reach.update) <= MOST_GROWTH * beginning);
 }
 
-// Entry `lane` of M x, of a matrix held by column; x_j is lane j's number. As many entries as a warp
-// has lanes are summed together: in each exchange a thread gives away half of its sums and adds to
-// the other half what it is given, until it has one.
+// Entry `lane` of M x, for a matrix held by column; x_j is lane j's number. As many entries as a
+// warp has lanes are summed together. In each exchange a thread gives away half of its sums and
+// adds those it receives to the other half, until one sum is left.
 template <int N>
 __device__ inline float dot_across_lanes(const float (&column)[N], float x, const Place& at) {
   constexpr int WARPS = GROUP / WARP, MOST = WARP / PARTS < N ? WARP / PARTS : N;
@@ -145,12 +145,12 @@ struct Rewound {
   __device__ float update_gradient(const float* k_slot) const {
     return dot(gradient_column, k_slot);
   }
-  // The first part of dk; leaves W_{t-1} behind.
+  // Returns the first part of dk and rewinds W to W_{t-1}.
   __device__ float rewind(float k, float u, const float* u_slot, const Place& at) {
     add_scaled(weights, -k, u_slot);
     return BY_ROW ? dot(gradient_row, u_slot) : dot_across_lanes(gradient_column, u, at);
   }
-  // The second part of dk.
+  // Returns the second part of dk.
   __device__ float answer_backward(float k, const float* k_slot, float dv, const float* dv_slot) {
     add_outer(-k, k_slot, -dv, dv_slot);
     return -dot(weights, dv_slot);

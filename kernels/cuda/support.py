@@ -1,4 +1,4 @@
-"""Which calls the CUDA kernels support. Other calls take a slower path, with a reason."""
+"""Which calls the CUDA kernels support. Other calls use a slower path, and the reason is logged."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,11 +9,11 @@ from fastweights.kernels.cuda.arguments import HEAD_SIZES
 from fastweights.kernels.cuda.launch import unavailable
 from fastweights.kernels.machinery.request import Request
 
-MOST_ROWS = 2**31 // 3  # T * B * H: the kernels count up to three times as many rows in an int
+MOST_ROWS = 2**31 // 3  # T * B * H: kernels count up to three times as many rows in an int
 
 
 def why_not(request: Request, any_size: bool = False) -> str | None:
-    """Return why no kernel can take such a call, in one line; None if one can. Compiles nothing."""
+    """Return why no kernel can run such a call, in one line; None if one can. Compiles nothing."""
     if request.device.type != "cuda":
         absent = "" if torch.cuda.is_available() else ", and torch sees no CUDA device"
         return f"the tensors are on {request.device}{absent}"
@@ -30,7 +30,7 @@ def why_not(request: Request, any_size: bool = False) -> str | None:
 
 
 def without_kernel(known: Mapping[str, Sequence[str]], **options: str) -> str | None:
-    """Return a line about the first option value without a kernel; None if all have one."""
+    """Return a line about the first option value that has no kernel; None if all have one."""
     for name, value in options.items():
         if value not in known[name]:
             have = ", ".join(map(repr, known[name]))
@@ -39,6 +39,6 @@ def without_kernel(known: Mapping[str, Sequence[str]], **options: str) -> str | 
 
 
 def refuse(operation: str, known: Mapping[str, Sequence[str]], **options: str) -> None:
-    """Raise a `ValueError` for an option value without a kernel."""
+    """Raise a `ValueError` for an option value that has no kernel."""
     if reason := without_kernel(known, **options):
         raise ValueError(f"{operation}: {reason}; use the reference backend")

@@ -1,12 +1,12 @@
-// What every kernel shares: who a thread is, how it finds its numbers, how lanes exchange them.
+// Code shared by all kernels: a thread's indices, access to its numbers, exchange between lanes.
 //
-// A kernel is compiled once per head size: D is HEAD_SIZE (8, 16, 32 or 64), head sizes between are
-// padded. One block serves one (batch, head). A group of its threads shares a matrix (or several):
-// lane i owns row or column i of every D x D matrix in registers; lanes exchange vectors through
-// slots of shared memory. Lanes beyond the true size hold zeros, so that no sum needs a mask.
+// A kernel is compiled once per head size: D is HEAD_SIZE (8, 16, 32 or 64); other head sizes are
+// padded. One block handles one (batch, head). A group of its threads shares one or more matrices:
+// lane i owns row or column i of every D x D matrix in registers, and lanes exchange vectors
+// through slots of shared memory. Lanes beyond the true size hold zeros, so sums need no mask.
 //
 // Up to D = 32 a group is a warp and a lane is a thread. At D = 64 a group is four warps, and a lane
-// two neighbouring threads, its parts: each holds half of the row, four entries here, four there.
+// is two neighbouring threads, its parts. Each holds half of the row, in alternating runs of four.
 #pragma once
 
 #ifndef HEAD_SIZE
@@ -16,15 +16,15 @@
 constexpr int D = HEAD_SIZE;
 constexpr int WARP = 32;
 constexpr int LANES = D < WARP ? WARP : D;
-constexpr int PARTS = D > WARP ? 2 : 1;  // threads of a lane
+constexpr int PARTS = D > WARP ? 2 : 1;  // threads per lane
 constexpr int GROUP = LANES * PARTS;     // threads that share a matrix
-constexpr int ENTRIES = D / PARTS;       // of a row or column, in one thread's registers
+constexpr int ENTRIES = D / PARTS;       // entries of a row or column per thread
 constexpr int SLOT = LANES;              // floats of shared memory that hold one vector
 constexpr int MOST_GROUPS = 4;           // of a block, at D = 64
 constexpr unsigned ALL_LANES = 0xffffffffu;
 constexpr float LOWEST = -3.402823466e38f;
 
-// The CPU shim of the tests replaces this by an array that it fills with NaN for every block.
+// The tests' CPU shim replaces this by an array that it fills with NaN for every block.
 #ifndef SHARED_FLOATS
 #define SHARED_FLOATS(name, count) __shared__ __align__(16) float name[count]
 #endif
@@ -48,12 +48,12 @@ struct Sizes {
 __device__ inline int group_of_thread() { return threadIdx.x / GROUP; }
 __device__ inline int part_of_thread() { return threadIdx.x % PARTS; }
 
-// Where the n-th of this thread's entries stands in its row or column.
+// The position of this thread's n-th entry in its row or column.
 __device__ inline int position(int n) {
   return n / 4 * 4 * PARTS + 4 * part_of_thread() + n % 4;
 }
 
-// A lane's place in the problem. Our own tensors are contiguous: [T, B, H, entries].
+// A lane's batch, head and entry. Our own tensors are contiguous: [T, B, H, entries].
 struct Place {
   int lane, block, blocks, batch, head, time;
 
@@ -71,7 +71,7 @@ struct Place {
   __device__ float load(const float* own, int t, int entries) const {
     return lane < entries && t >= 0 && t < time ? own[index(t, entries) + lane] : 0.f;
   }
-  // A number that all lanes of a head share, such as beta.
+  // A number shared by all lanes of a head, such as beta.
   __device__ float load_scalar(const View& view, int t) const {
     if (t < 0 || t >= time) return 0.f;
     return view.data[t * view.strides[0] + batch * view.strides[1] + head * view.strides[2]];
@@ -83,14 +83,14 @@ struct Place {
     if (t < 0 || t >= time) return false;
     return flags.data[t * flags.strides[0] + batch * flags.strides[1]] != 0;
   }
-  // Nothing where `own` is null: what only a backward would need.
+  // Does nothing if `own` is null, as for tensors that only a backward pass would need.
   __device__ void store(float* own, int t, int entries, float value) const {
     if (own && lane < entries) own[index(t, entries) + lane] = value;
   }
   __device__ void store_scalar(float* own, int t, float value) const {
     if (own && lane == 0) own[index(t, 1)] = value;
   }
-  // The number of a row is an int (support.py sees to it): 64 bits would be a register too many.
+  // Row numbers fit in an int (support.py ensures this): 64 bits would take one register too many.
   __device__ long long index(int t, int entries) const {
     return static_cast<long long>(t * blocks + block) * entries;
   }
@@ -118,9 +118,9 @@ __device__ inline float warp_max(float x) {
   return x;
 }
 
-// For sums over more lanes than a warp has threads: every warp looks at the numbers of all lanes.
+// For sums over more lanes than a warp has threads: every warp reads the numbers of all lanes.
 struct AllLanes {
-  float low, high;  // of lanes i and WARP + i in a warp's thread i
+  float low, high;  // thread i of a warp has those of lanes i and WARP + i
 
   __device__ explicit AllLanes(float x) {
     SHARED_FLOATS(numbers, MOST_GROUPS * SLOT);
@@ -140,14 +140,14 @@ __device__ inline float lane_sum(float x) {
   return warp_sum(all.low + all.high);
 }
 
-// The largest over the lanes.
+// The maximum over the lanes.
 __device__ inline float lane_max(float x) {
   if (GROUP == WARP) return warp_max(x);
   const AllLanes all(x);
   return warp_max(fmaxf(all.low, all.high));
 }
 
-// exp(x - largest); nothing for a lane that is not there.
+// exp(x - largest); zero for a lane that is not in use.
 __device__ inline float power(float x, float largest) {
   return x == LOWEST ? 0.f : __expf(x - largest);
 }
@@ -169,10 +169,10 @@ __device__ inline float softmax_backward(float probability, float gradient) {
   return probability * (gradient - lane_sum(probability * gradient));
 }
 
-// What an option names by its place: a map of keys and queries.
+// Values of the first option: the map of keys and queries.
 enum { SOFTMAX, UNIT };
 
-// x / |x| over the lanes, whose numbers beyond the true size are zero, and 1 / |x|.
+// x / |x| over the lanes (zero beyond the true size), and 1 / |x|.
 struct Direction {
   float entry, scale;
 
@@ -190,17 +190,17 @@ __device__ inline float map_backward(float mapped, float scale, bool is_unit, fl
 
 __device__ inline float fast_sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
 
-// Where the second option is the place of a write strength's map: 1 for sigmoid, 2 for double_sigmoid.
+// If the second option is the index of a write-strength map: 1 for sigmoid, 2 for double_sigmoid.
 __device__ inline float largest_strength(const Sizes& sizes) {
   return sizes.second_option ? 2.f : 1.f;
 }
 
-// The derivative of such a strength. It is written so that no register is alive for it outside.
+// The derivative of such a strength, written so that it keeps no register live outside.
 __device__ inline float strength_slope(float strength, const Sizes& sizes) {
   return strength - (sizes.second_option ? 0.5f : 1.f) * strength * strength;
 }
 
-// Absolute error about 1e-7. Comparisons rather than fminf, so that a NaN stays a NaN.
+// Absolute error about 1e-7. Uses comparisons rather than fminf, so that a NaN stays a NaN.
 __device__ inline float fast_tanh(float x) {
   x = x > 15.f ? 15.f : x;
   x = x < -15.f ? -15.f : x;
@@ -219,7 +219,7 @@ __device__ inline void scale(float (&row)[N], float by) {
   for (int n = 0; n < N; ++n) row[n] *= by;
 }
 
-// The four numbers of a slot that belong to a thread's entries n .. n + 3; n is a multiple of 4.
+// The four numbers of a slot that match a thread's entries n .. n + 3; n is a multiple of 4.
 __device__ inline float4 four(const float* slot, int n) {
   return *reinterpret_cast<const float4*>(slot + position(n));
 }
@@ -231,8 +231,8 @@ __device__ inline float part_sum(float x) {
   return x;
 }
 
-// row . slot, in four sums that do not wait for each other. Rows have ENTRIES numbers a thread; those
-// of a narrow matrix, four.
+// row . slot, in four independent sums. Rows have ENTRIES numbers per thread, or four for a narrow
+// matrix.
 template <int N>
 __device__ inline float dot(const float (&row)[N], const float* slot) {
   float a = 0.f, b = 0.f, c = 0.f, d = 0.f;

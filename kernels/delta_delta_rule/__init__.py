@@ -1,4 +1,4 @@
-"""A delta rule whose q, k, v and beta are read from the matrix of another delta rule.
+"""A delta rule whose q, k, v and beta are read from the matrix of an outer delta rule.
 
 `reference.py` defines it. Source: Irie et al. 2021 (Delta-Delta Net).
 """

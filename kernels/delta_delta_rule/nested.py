@@ -1,4 +1,4 @@
-"""The outer delta rule over the whole unroll, then the inner one, on which it does not depend."""
+"""The outer delta rule over the whole unroll, then the inner one, which the outer never reads."""
 
 from jaxtyping import Bool, Float
 from torch import Tensor

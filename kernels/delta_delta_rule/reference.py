@@ -1,4 +1,4 @@
-"""A delta rule whose keys, values, queries and strengths are read from another one's matrix.
+"""A delta rule whose keys, values, queries and strengths are read from an outer delta rule.
 
     S_t = S_(t-1) + k_t (beta_t (v_t - S_(t-1)^T k_t))^T,   q'_t, k'_t, v'_t, b'_t = S_t^T q_t
     W_t = W_(t-1) + phi(k'_t) (sigma(b'_t) (v'_t - W_(t-1)^T phi(k'_t)))^T
@@ -26,7 +26,7 @@ class DeltaDeltaState(NamedTuple):
 def program(
     answer: Float[Tensor, "*batch P"], feature_map: str, strength_map: str
 ) -> tuple[Tensor, ...]:
-    """Return the inner query, key, value and strength from the outer answer, P = 3 D + 1."""
+    """Return the inner query, key, value and strength from the outer output, P = 3 D + 1."""
     size, phi = answer.shape[-1] // 3, feature_maps.feature_map(feature_map)
     q, k, v, beta = answer.split((size, size, size, 1), -1)
     return phi(q), phi(k), v, feature_maps.strength_map(strength_map)(beta.squeeze(-1))

@@ -1,4 +1,4 @@
-"""A fast LSTM: c_t = f * c_{t-1} + (1 - f) * u, its six matrices written by delta rules.
+"""A fast LSTM: c_t = f * c_{t-1} + (1 - f) * u, with six matrices written by delta rules.
 
 `reference.py` defines it. Source: Irie et al. 2021, appendix A.2 (Delta LSTM).
 """

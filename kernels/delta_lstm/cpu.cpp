@@ -1,4 +1,4 @@
-// The Delta LSTM on CPUs: three gates, each the sum of two delta memories' answers.
+// The Delta LSTM on CPUs: three gates, each the sum of two delta memories' outputs.
 #include "two_memories.h"
 
 using namespace fastweights;
@@ -87,7 +87,7 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
   });
 }
 
-// From the gradient of y to those of the three gates' arguments (backward.md).
+// From the gradient of y to the gradients of the three gates' pre-activations (backward.md).
 struct GateGradients {
   R gate[kGates], carried_cell;
 };

@@ -3,27 +3,27 @@
 // Six matrices: W_g and R_g for the gates g = 0 main, 1 forget, 2 output. With p = softmax(y_{t-1})
 // and the gates' values u, f, o:  c_t = f c_{t-1} + (1 - f) u,  y_t = c_t o.
 //
-// Backward, t = T-1 .. 0, with g_y the whole gradient of y_t and g_c that of c_t from row t+1:
+// Backward, t = T-1 .. 0, with g_y the full gradient of y_t and g_c that of c_t from row t+1:
 //
 //     g_c += g_y o           gradient of c_{t-1}: g_c f
 //     dz_0 = g_c (1 - f)     dz_1 = g_c (c_{t-1} - u) f (1 - f)     dz_2 = g_y c_t o (1 - o)
 //     all six matrices by rewind.cuh, dz_g being what W_g^T q_g and R_g^T p receive
-//     dp = sum over R_g      gradient of y_{t-1}: p * (dp - p . dp); zero where row t forgot
+//     dp = sum over R_g      gradient of y_{t-1}: p * (dp - p . dp); zero where row t reset
 //
-// The forward has a group of threads for each gate, the backward one for each matrix; what all need
-// of the cell, each computes for itself: that is cheaper than to wait for another one. At D = 64 six
-// matrices and their gradients do not fit into one block's registers: the backward walks the unroll
-// twice, first with the R_g, which alone g_y depends on, then with the W_g.
+// The forward pass has a group of threads per gate, the backward pass one per matrix. Every group
+// computes the cell values it needs itself, which is cheaper than waiting for another group. At D =
+// 64 six matrices and their gradients do not fit into one block's registers. The backward pass then
+// walks the unroll twice: first with the R_g, on which alone g_y depends, then with the W_g.
 #include "rewind.cuh"
 
 constexpr int GATES = 3;
 constexpr int MATRICES = 2 * GATES;  // in the order W_0, W_1, W_2, R_0, R_1, R_2
 constexpr bool TOGETHER = GROUP == WARP;
-constexpr int HELD = TOGETHER ? MATRICES : GATES;  // matrices of a block in the backward
+constexpr int HELD = TOGETHER ? MATRICES : GATES;  // matrices per block in the backward pass
 enum { MAIN, FORGET, OUTPUT };
 enum { SLOW, RECURRENT };  // W or R
 
-// Our own [T, B, H, 3, N] and [B, H, 3, K, V] are those of three times as many heads.
+// Our own [T, B, H, 3, N] and [B, H, 3, K, V] are laid out as for three times as many heads.
 __device__ inline Place place_of_gate(Place at, int gate) {
   at.block = at.block * GATES + gate;
   at.blocks *= GATES;
@@ -37,7 +37,7 @@ struct ForwardArguments {
   Flags is_first;
   View initial[GATES], recurrent_initial[GATES], initial_cell, initial_output;
   float *y, *final, *recurrent_final, *final_cell, *final_output;
-  float *error, *recurrent_error, *gates, *cell, *reading;  // for the backward; reading: p
+  float *error, *recurrent_error, *gates, *cell, *reading;  // for backward; reading: p
 };
 
 struct ForwardRow {
@@ -49,11 +49,11 @@ extern "C" __global__ void __launch_bounds__(GATES * GROUP, 1)
     delta_lstm_forward(const __grid_constant__ ForwardArguments a) {
   SHARED_FLOATS(stages, GATES * STAGE);
   SHARED_FLOATS(all_slots, GATES * 5 * SLOT);
-  SHARED_FLOATS(gates, 2 * GATES * SLOT);  // from each group to all; two sets
+  SHARED_FLOATS(gates, 2 * GATES * SLOT);  // from each group to all groups; two sets
   const int m = group_of_thread();
   float* stage = stages + m * STAGE;
   float *k = all_slots + m * 5 * SLOT, *q = k + SLOT, *recurrent_k = q + SLOT;
-  float *p = recurrent_k + SLOT, *cell = p + SLOT;  // c_t in a slot: a register less
+  float *p = recurrent_k + SLOT, *cell = p + SLOT;  // c_t in a slot saves a register
   const Place at(a.sizes), mine = place_of_gate(at, m);
   const int T = a.sizes.time, K = a.sizes.keys, V = a.sizes.values;
   float weights[ENTRIES], recurrent[ENTRIES];
@@ -96,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(GATES * GROUP, 1)
     mine.store(a.recurrent_error, t, V, recurrent_error);
     mine.store(a.gates, t, V, gate);
     if (m == 2) at.store(a.reading, t, V, p[at.lane]);
-    const float previous_cell = cell[at.lane];  // by all parts of a lane, before one writes it
+    const float previous_cell = cell[at.lane];  // read by all parts of a lane before one writes it
     __syncthreads();
     const float f = all[FORGET * SLOT + at.lane];
     const float next_cell = f * previous_cell + (1.f - f) * all[MAIN * SLOT + at.lane];
@@ -143,8 +143,8 @@ __device__ inline float previous_cell(const BackwardArguments& a, const Place& a
   return t == 0 ? load_vector(a.initial_cell, at, V) : at.load(a.cell, t - 1, V);
 }
 
-// The whole unroll for one matrix: W_gate or R_gate. Where the W come after the R, these leave the
-// whole gradient of y in the gradient of v, a number's place until its own lane overwrites it.
+// The whole unroll for one matrix: W_gate or R_gate. If the W come after the R, the R pass leaves
+// the full gradient of y in the gradient of v until each number's own lane overwrites it.
 __device__ inline void walk_back(const BackwardArguments& a, int kind, int gate, float* stage,
                                  float* slots, float* parts) {
   const bool after = !TOGETHER && kind == SLOW;

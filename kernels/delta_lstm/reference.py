@@ -1,6 +1,6 @@
-"""A fast LSTM (Delta LSTM): six matrices written by the delta rule, input and forget gates tied.
+"""A fast LSTM (Delta LSTM): six matrices written by the delta rule, tied input and forget gates.
 
-For each gate g of main, forget, output, with its own queries, keys, values and strengths:
+For each gate g (main, forget, output), with its own queries, keys, values and strengths:
 
     W_g <- delta rule(k_g, v_g, beta_g)        R_g <- delta rule(k'_g, v'_g, beta'_g)
     z_g = W_g^T q_g                             r_g = R_g^T p,  p = softmax(y_{t-1})
@@ -9,11 +9,11 @@ For each gate g of main, forget, output, with its own queries, keys, values and 
     c_t = f * c_{t-1} + (1 - f) * u
     y_t = c_t * o
 
-These are the equations of version D, which the paper reports. Version B has
+These are the equations of version D, for which the paper reports results. Version B has
 u = sigmoid(z_main + r_main); C is B with y_t = c_t * o + z_main; A is B with p = y_{t-1} and
 y_t = softmax(c_t * o).
-Source: Irie et al. 2021, appendix A.2, eqs. 20-40. The paper writes one query for all gates; its
-code has one query a gate. An expanded tensor gives the former.
+Source: Irie et al. 2021, appendix A.2, eqs. 20-40. The paper's equations share one query among all
+gates; its code has one query per gate. To share a query, pass an expanded tensor.
 """
 
 from functools import partial
@@ -29,7 +29,7 @@ Version = Literal["A", "B", "C", "D"]
 
 
 class DeltaLSTMState(NamedTuple):
-    """Fast weights, cell and last output; the axis of three is main, forget, output."""
+    """Fast weights, cell and last output; the axis of size 3 is main, forget, output."""
 
     fast_weights: Float[Tensor, "B H 3 K V"]
     recurrent_fast_weights: Float[Tensor, "B H 3 V V"]

@@ -1,6 +1,6 @@
-"""The Delta MLP one fast layer after the other, each over the whole unroll.
+"""The Delta MLP, one fast layer at a time, each over the whole unroll.
 
-No matrix depends on another matrix; only its query does. So every layer is a separate delta rule.
+No matrix depends on another matrix; only the queries do. So every layer is a separate delta rule.
 """
 
 from collections.abc import Sequence
@@ -42,5 +42,5 @@ def unroll(
 
 
 def side_by_side(of_pairs: Sequence[Tensor], axis: int) -> Tensor:
-    """Concatenate the pairs' tensors along the axis of heads, `axis`; copy only if several."""
+    """Concatenate the pairs' tensors along `axis`, the heads; copy only if there are several."""
     return torch.cat(of_pairs, axis) if len(of_pairs) > 1 else of_pairs[0]

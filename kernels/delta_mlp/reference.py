@@ -2,9 +2,9 @@
 
     h_0 = q,   h_n = W_n^T f(h_(n-1)),   y = h_N,   f = softmax
 
-Matrices come in pairs, one up to the hidden size and one down again, as in a Transformer's
-feed-forward network. There may be several pairs; pair p's heads lie at p H to (p + 1) H.
-Source: Irie et al. 2021, eqs. 13-14 and appendix A.2. The feature map is already applied to `q`.
+Matrices come in pairs, one up to the hidden size and one back down, as in a Transformer's
+feed-forward network. There may be several pairs; pair p has the heads p H to (p + 1) H - 1.
+The feature map is already applied to `q`. Source: Irie et al. 2021, eqs. 13-14 and appendix A.2.
 """
 
 from typing import NamedTuple
@@ -40,7 +40,7 @@ def step(
     down_beta: Float[Tensor, "B PH"],
     state: DeltaMLPState,
 ) -> tuple[Float[Tensor, "B H K"], DeltaMLPState]:
-    """Compute one step: write all matrices, then read them one after the other."""
+    """Compute one step: write all matrices, then read them in sequence."""
     after = DeltaMLPState(
         delta_write(state.up_fast_weights, up_k, up_v, up_beta),
         delta_write(state.down_fast_weights, down_k, down_v, down_beta),
@@ -49,7 +49,7 @@ def step(
 
 
 def queries(q: Float[Tensor, "B H K"], after: DeltaMLPState) -> Queries:
-    """Return the queries with which a step reads the matrices it has written."""
+    """Return the queries with which a step reads the matrices after writing them."""
     return _through(q, after)[1]
 
 

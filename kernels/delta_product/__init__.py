@@ -1,4 +1,4 @@
-"""Several delta rules a step, one after the other, and one reading: y_t = W_t^T q_t.
+"""Several successive delta-rule writes per step, then one read: y_t = W_t^T q_t.
 
 `reference.py` defines it. Source: Siems et al. 2025 (DeltaProduct, Gated DeltaProduct).
 """

@@ -1,8 +1,8 @@
-"""Delta products as a delta rule on S times as many rows, of which every S-th is read.
+"""Delta products as a delta rule over S times as many rows, of which every S-th is read.
 
 A step's first row resets and decays, and its last row reads. The other rows have a zero query,
-whose result is dropped. The pass that writes also reads, so these rows cost no extra pass over the
-matrix. With S = 1 the query is not copied.
+whose result is discarded. The pass that writes also reads, so these queries cost no extra pass over
+the matrix. With S = 1 the query is not copied.
 """
 
 import torch.nn.functional as F
@@ -50,12 +50,12 @@ def gated_unroll(
 
 
 def in_a_row(parts: Float[Tensor, "T B H S *rest"]) -> Float[Tensor, "TS B H *rest"]:
-    """Return a step's S parts as successive rows."""
+    """Return each step's S parts as successive rows."""
     return parts.movedim(3, 1).flatten(0, 1)
 
 
 def insert_zeros(rows: Tensor, steps: int, last: bool = False) -> Tensor:
-    """Return [T S, ...] from [T, ...]: each row before S - 1 rows of zeros, or after them."""
+    """Expand [T, ...] to [T S, ...]: each row precedes S - 1 zero rows, or with `last` follows."""
     if steps == 1:
         return rows
     zeros = (steps - 1, 0) if last else (0, steps - 1)

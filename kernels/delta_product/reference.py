@@ -1,12 +1,12 @@
-"""Several delta rules a step, one after the other, and one reading after the last.
+"""Several successive delta-rule writes per step, and one read after the last write.
 
     W_{t,0} = W_{t-1}, or a_t W_{t-1} in the gated form
     W_{t,s} = W_{t,s-1} + k_{t,s} (beta_{t,s} (v_{t,s} - W_{t,s-1}^T k_{t,s}))^T,   s = 1 .. S
     W_t = W_{t,S},   y_t = W_t^T q_t
 
-A step multiplies W by a product of S matrices I - beta k k^T. With keys of length one and beta in
-(0, 2) two of these can turn a plane by any angle, and S can carry out any permutation of S + 1
-places (a product of S exchanges, each with beta = 2).
+A step multiplies W by a product of S matrices I - beta k k^T. With unit-length keys and beta in
+(0, 2), two such matrices can rotate a plane by any angle, and S of them can perform any permutation
+of S + 1 elements (a product of S transpositions, each with beta = 2).
 Source: Siems et al. 2025 (DeltaProduct, Gated DeltaProduct).
 """
 
@@ -39,6 +39,6 @@ def gated_step(
     log_decay: Float[Tensor, "B H"],
     state: DeltaRuleState,
 ) -> tuple[Float[Tensor, "B H V"], DeltaRuleState]:
-    """Compute one step: decay once, then as `step`."""
+    """Compute one step: decay once, then proceed as `step` does."""
     faded = DeltaRuleState(log_decay.exp()[..., None, None] * state.fast_weights)
     return step(q, k, v, beta, faded)

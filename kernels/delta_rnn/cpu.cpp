@@ -1,4 +1,4 @@
-// The Delta RNN on CPUs: two delta memories, the second one asked with the previous output.
+// The Delta RNN on CPUs: two delta memories; the second one's query is the previous output.
 #include "two_memories.h"
 
 using namespace fastweights;

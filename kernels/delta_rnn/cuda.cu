@@ -1,11 +1,11 @@
 // The Delta RNN, versions A and B, forward and backward (see reference.py for the definition).
 //
-// r_t is what reads the recurrent matrix: softmax(y_{t-1}) in version B, y_{t-1} in version A.
-// Backward, t = T-1 .. 0, with g the whole gradient of y_t (from above, and from r_{t+1}):
+// r_t is the recurrent matrix's query: softmax(y_{t-1}) in version B, y_{t-1} in version A.
+// Backward, t = T-1 .. 0, with g the full gradient of y_t (from above, and from r_{t+1}):
 //
 //     version A:  g = y * (g - y . g)                    through the softmax of the sum
 //     both matrices, each with its own q or r, key, error and strength, by rewind.cuh
-//     gradient of y_{t-1}:  dr in version A, r * (dr - r . dr) in B; zero where row t forgot
+//     gradient of y_{t-1}:  dr in version A, r * (dr - r . dr) in B; zero where row t reset
 #include "rewind.cuh"
 
 enum { VERSION_A, VERSION_B };
@@ -16,7 +16,7 @@ struct ForwardArguments {
   Flags is_first;
   View initial, recurrent_initial, initial_output;
   float *y, *final, *recurrent_final, *final_output;
-  float *error, *recurrent_error, *reading;  // for the backward; reading: y_t in A, r_t in B
+  float *error, *recurrent_error, *reading;  // for backward; reading: y_t in A, r_t in B
 };
 
 struct ForwardRow {
@@ -50,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(GROUP, 1)
       y = 0.f;
     }
     const float query = version_a ? y : softmax(y, at.lane < V);
-    float *k = slots + (t % 2) * 4 * SLOT, *q = k + SLOT;  // two sets: one barrier a row
+    float *k = slots + (t % 2) * 4 * SLOT, *q = k + SLOT;  // two sets: one barrier per row
     float *recurrent_k = q + SLOT, *r = recurrent_k + SLOT;
     k[at.lane] = row.k;
     q[at.lane] = row.q;
@@ -101,7 +101,7 @@ struct BackwardRow {
   float query, key, strength, error, grad_y, output;
 };
 
-// r_t from what the forward kept.
+// r_t from the tensors that the forward pass saved.
 __device__ inline float recurrent_query(const BackwardArguments& a, const Place& at, int t, int V) {
   if (a.sizes.option != VERSION_A) return at.load(a.reading, t, V);
   if (at.is_first(a.is_first, t)) return 0.f;
@@ -112,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(2 * GROUP, 1)
     delta_rnn_backward(const __grid_constant__ BackwardArguments a) {
   SHARED_FLOATS(all_slots, 2 * REBUILT_TOGETHER * SLOT);
   SHARED_FLOATS(stages, 2 * STAGE);
-  SHARED_FLOATS(gradients, 2 * SLOT);  // of y_t, from R's group to both; two sets
+  SHARED_FLOATS(gradients, 2 * SLOT);  // of y_t, from R's group to both groups; two sets
   const int m = group_of_thread();
   const bool version_a = a.sizes.option == VERSION_A;
   float* stage = stages + m * STAGE;

@@ -5,8 +5,8 @@
     version B (reported):  y_t = W_t^T q_t + R_t^T softmax(y_{t-1})
     version A (ablation):  y_t = softmax(W_t^T q_t + R_t^T y_{t-1})
 
-Source: Irie et al. 2021, eq. 12 (B) and appendix A.2 (A). A fresh state has y_0 = 0, whose softmax
-is uniform, so version B's recurrent query is never zero.
+A fresh state has y_0 = 0, whose softmax is uniform, so version B's recurrent query is never zero.
+Source: Irie et al. 2021, eq. 12 (B) and appendix A.2 (A).
 """
 
 from functools import partial

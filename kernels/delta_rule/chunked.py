@@ -1,4 +1,4 @@
-"""The delta rule by chunks: the updates u of a whole chunk from one triangular system.
+"""The chunked delta rule: one triangular system gives the updates U of a whole chunk.
 
     (I + tril(diag(beta) K K^T, -1)) U = diag(beta) (V - K S)
     Y = Q S + tril(Q K^T) U,        S <- S + K^T U
@@ -22,7 +22,7 @@ def step(
     beta = beta.unsqueeze(-1)
     system = beta * k @ k.mT
     wanted = beta * (v - read_live(chunk.live, k, weights))
-    # Solve rows before and after a reset separately, so that a NaN does not cross the reset.
+    # Solve the rows before and after a reset separately, so that no NaN crosses the reset.
     old = solve(system, wanted, chunk.live, chunk.before)
     new = solve(system, wanted, ~chunk.live, chunk.before)
     scores = keep_where(chunk.visible, q @ k.mT)
@@ -32,7 +32,7 @@ def step(
 
 
 def solve(system: Tensor, wanted: Tensor, rows: Tensor, before: Tensor) -> Tensor:
-    """Return the updates of some rows; zero in the others."""
+    """Return the updates of the selected rows, and zeros for the others."""
     below_diagonal, sides = keep_where(before & rows, system), keep_where(rows, wanted)
     return keep_where(
         rows, torch.linalg.solve_triangular(below_diagonal, sides, upper=False, unitriangular=True)

@@ -1,10 +1,10 @@
 // The delta rule, forward and backward (see reference.py for the definition).
 //
 // Backward, in two passes that never rewind W (after flash-linear-attention). With G the gradient
-// of W_t, g that of y_t, u = beta e and e = v - W_{t-1}^T k as stored by the forward:
+// of W_t, g that of y_t, u = beta e, and e = v - W_{t-1}^T k as stored by the forward pass:
 //
 //   t = T-1 .. 0:  G += q g^T    du = G^T k    dk = G u    dbeta = du . e    dv = beta du
-//                  G -= k dv^T   and, where row t forgot, G = 0
+//                  G -= k dv^T   and, where row t reset, G = 0
 //   t = 0 .. T-1:  dk -= W_{t-1} dv    W_t = W_{t-1} + k u^T    dq = W_t g
 #include "matrix.cuh"
 
@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(GROUP, 1)
   ForwardRow next = load(0);
   for (int t = 0; t < T; ++t) {
     const ForwardRow row = next;
-    float* k = slots + (t % 2) * 2 * SLOT;  // two sets of slots: one barrier a row is enough
+    float* k = slots + (t % 2) * 2 * SLOT;  // two sets of slots: one barrier per row suffices
     float* q = k + SLOT;
     k[at.lane] = row.k;
     q[at.lane] = row.q;
@@ -45,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(GROUP, 1)
     if (row.is_first) clear(weights);
     const float error = row.v - dot(weights, k);
     const float update = row.beta * error;
-    // W_t^T q = W_{t-1}^T q + u (k . q): the answer does not wait for the write.
+    // W_t^T q = W_{t-1}^T q + u (k . q): the output does not wait for the write.
     at.store(a.y, t, V, dot(weights, q) + update * dot_slots(k, q));
     at.store(a.error, t, V, error);
     add_scaled(weights, update, k);

@@ -1,4 +1,4 @@
-"""The cell of an LSTM whose units read their own last cell alone: c_t = f_t c_{t-1} + i_t z_t.
+"""The cell of an LSTM whose units read only their own last cell: c_t = f_t c_{t-1} + i_t z_t.
 
 `reference.py` defines it. Source: Irie et al. 2023, eqs. 17-19; Bradbury et al. 2017, eqs. 4 and 5.
 """

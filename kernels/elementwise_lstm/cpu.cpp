@@ -1,5 +1,5 @@
-// The element-wise LSTM's cell on CPUs, for any number of units: two registers of them at a time,
-// of one batch column, through all of time.
+// The element-wise LSTM's cell on CPUs, for any number of units: two registers of units of one
+// batch column at a time, through the whole unroll.
 #include "call.h"
 #include "elementwise.h"
 #include "outer_sum.h"
@@ -16,7 +16,7 @@ struct UnitSizes {
       : time(call.integer()), batch(call.integer()), units(call.integer()),
         threads(call.integer()) {}
 
-  // Calls body(batch column, first unit, how many of them fill a row).
+  // Calls body(batch column, first unit, number of live units in the row).
   template <class Body>
   void for_each_row(Body body) const {
     const int64_t rows = (units + kUnits - 1) / kUnits;
@@ -27,7 +27,7 @@ struct UnitSizes {
   }
 };
 
-// Of the candidate, the input gate and the forget gate: inputs, weights, results, gradients.
+// For the candidate, input gate and forget gate: their inputs, weights, results or gradients.
 template <class E>
 struct Three {
   Tensor<E> z, i, f;
@@ -83,7 +83,7 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
   Three<T> gradients(call), grad_weights(call);
   auto grad_initial = call.tensor<T>();
   const int64_t D = size.units;
-  Buffer<T> partial(size.batch * 3 * D);  // of the weights: [B, 3, D]
+  Buffer<T> partial(size.batch * 3 * D);  // weight gradients per batch column: [B, 3, D]
 
   size.for_each_row([&](int64_t b, int64_t d, int64_t live) {
     const auto saved_z = saved.z.steps(b, d), saved_i = saved.i.steps(b, d);

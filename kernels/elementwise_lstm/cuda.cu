@@ -1,6 +1,6 @@
 // The element-wise LSTM's cell, forward and backward (see reference.py for the definition,
-// backward.md for the gradient). A thread has one unit of one batch column, and no use for the
-// others: a block is a warp of neighbouring units, `option` the number of all.
+// backward.md for the gradient). A thread handles one unit of one batch column, independently of
+// the others. A block is a warp of neighbouring units; `option` is the total number of units.
 #include "warp.cuh"
 
 struct Unit {
@@ -13,12 +13,12 @@ struct Unit {
         units(sizes.option), columns(sizes.batch) {}
 
   __device__ bool is_there() const { return unit < units; }
-  // [T, B, D]; nothing outside the unroll.
+  // An entry of [T, B, D]; zero outside the unroll.
   __device__ float load(const View& view, int t) const {
     if (t < 0 || t >= time) return 0.f;
     return view.data[t * view.strides[0] + batch * view.strides[1] + unit * view.strides[2]];
   }
-  // [B, D]; weights have a batch stride of zero.
+  // An entry of [B, D]; weights have a batch stride of zero.
   __device__ float load(const View& view) const {
     return view.data[batch * view.strides[0] + unit * view.strides[1]];
   }

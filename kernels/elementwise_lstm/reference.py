@@ -1,4 +1,4 @@
-"""The cell of an LSTM with element-wise recurrence: a unit reads only its own last cell.
+"""The cell of an LSTM with element-wise recurrence: each unit reads only its own last cell.
 
     z_t = tanh(z^x_t + w_z * c_{t-1})
     i_t = sigmoid(i^x_t + w_i * c_{t-1})        f_t = sigmoid(f^x_t + w_f * c_{t-1})
@@ -26,7 +26,7 @@ class ElementwiseState(NamedTuple):
 
 
 class ElementwiseWeights(NamedTuple):
-    """Recurrent weights, one a unit, of the candidate and the gates."""
+    """Recurrent weights of the candidate and the gates, one per unit."""
 
     candidate: Float[Tensor, " D"]
     input_gate: Float[Tensor, " D"]

@@ -1,4 +1,4 @@
-"""The Elman network by PyTorch's own kernel; `segments.py` deals with resets."""
+"""The Elman network in PyTorch's own kernel; `segments.py` handles resets."""
 
 import torch
 from jaxtyping import Bool, Float

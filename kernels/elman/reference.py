@@ -1,6 +1,6 @@
 """The simple recurrent network: h_t = tanh(W x_t + b + U h_{t-1} + c).
 
-Parameters are as in PyTorch. Source: Elman 1990.
+Parameters follow PyTorch. Source: Elman 1990.
 """
 
 from functools import partial

@@ -1,4 +1,4 @@
-"""The delta rule on a matrix that decays first, to a_t W_{t-1}.
+"""The delta rule on a matrix that first decays to a_t W_{t-1}.
 
 `reference.py` defines it. Source: Yang, Kautz & Hatamizadeh 2025 (Gated Delta Networks).
 """

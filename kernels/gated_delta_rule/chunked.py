@@ -1,6 +1,6 @@
-"""The gated delta rule by chunks: the delta rule's triangular system with decayed products.
+"""The chunked gated delta rule: the delta rule's triangular system, with decayed products.
 
-From row j to row i > j of one episode a memory decays by d_ij = exp(sum of log a over j < l <= i),
+Between rows j < i of one episode the memory decays by d_ij = exp(sum of log a over j < l <= i),
 and from the chunk's start to row i by d_i = exp(sum over all rows up to i):
 
     (I + tril(diag(beta) (K K^T * d), -1)) U = diag(beta) (V - d_i K S)

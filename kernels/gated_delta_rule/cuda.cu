@@ -1,12 +1,12 @@
 // The gated delta rule, forward and backward (see reference.py for the definition): the delta
-// rule's two passes (delta_rule/cuda.cu) on F_t = a_t W_{t-1} in the place of W_{t-1}, with
+// rule's two passes (delta_rule/cuda.cu) on F_t = a_t W_{t-1} in place of W_{t-1}, with
 // a_t = exp(g_t).
 //
 //   t = T-1 .. 0:  G += q g^T    du = G^T k    dk = G u    dbeta = du . e    dv = beta du
-//                  G = a_t (G - k dv^T)   and, where row t forgot, G = 0
+//                  G = a_t (G - k dv^T)   and, where row t reset, G = 0
 //   t = 0 .. T-1:  F = a_t W_{t-1}    dk -= F dv    W_t = F + k u^T    dq = W_t g
-//                  and what row t changes of <dL/dW, W>: dq . q - dv . v, whose sum over later rows
-//                  of the segment, from <dL/dW_T, W_T> on, is the gradient of g_t (backward.md)
+//                  and row t's change of <dL/dW, W>: dq . q - dv . v. Its sum over later rows of
+//                  the segment, starting from <dL/dW_T, W_T>, is the gradient of g_t (backward.md)
 #include "matrix.cuh"
 
 struct ForwardArguments {
@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(GROUP, 1)
   ForwardRow next = load(0);
   for (int t = 0; t < T; ++t) {
     const ForwardRow row = next;
-    float* k = slots + (t % 2) * 2 * SLOT;  // two sets of slots: one barrier a row is enough
+    float* k = slots + (t % 2) * 2 * SLOT;  // two sets of slots: one barrier per row suffices
     float* q = k + SLOT;
     k[at.lane] = row.k;
     q[at.lane] = row.q;
@@ -48,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(GROUP, 1)
     scale(weights, expf(row.log_decay));
     const float error = row.v - dot(weights, k);
     const float update = row.beta * error;
-    // W_t^T q = F^T q + u (k . q): the answer does not wait for the write.
+    // W_t^T q = F^T q + u (k . q): the output does not wait for the write.
     at.store(a.y, t, V, dot(weights, q) + update * dot_slots(k, q));
     at.store(a.error, t, V, error);
     add_scaled(weights, update, k);
@@ -149,8 +149,8 @@ __device__ inline void gradients_of_reading(const BackwardArguments& a, const Pl
     at.store(a.grad_q, t, K, grad_q);
     at.store_scalar(a.grad_log_decay, t, lane_sum(grad_q * row.q - row.grad_v * row.v));
   }
-  // The sums from the last row on, by one thread; the sum over lanes is a barrier for those that
-  // stored the rows' shares.
+  // One thread sums from the last row backward. The sum over lanes is also a barrier for the
+  // threads that stored the rows' changes.
   float last[ENTRIES], later = 0.f;
   load_row(last, a.grad_final, at, K, V, stage);
 #pragma unroll

@@ -2,8 +2,8 @@
 
     W_t = a_t W_{t-1} + k_t (beta_t (v_t - a_t W_{t-1}^T k_t))^T,  y_t = W_t^T q_t
 
-The decay a_t in (0, 1), given by its logarithm, multiplies all of a head's memory before the delta
-rule writes.
+The decay a_t in (0, 1), given by its logarithm, multiplies a head's whole memory before the delta
+rule writes to it.
 Source: Yang, Kautz & Hatamizadeh 2025 (Gated Delta Networks).
 """
 

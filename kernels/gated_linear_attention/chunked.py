@@ -1,6 +1,6 @@
-"""Gated linear attention by chunks: linear attention's products, decayed.
+"""Chunked gated linear attention: linear attention's products, with decay.
 
-From row j to row i > j of one episode a memory decays by d_ij = exp(sum of log a over j < l <= i),
+Between rows j < i of one episode the memory decays by d_ij = exp(sum of log a over j < l <= i),
 and from the chunk's start to row i by d_i = exp(sum over all rows up to i):
 
     Y = d_i Q S + tril(Q K^T * d) V,        S <- d_C S + (d_C. K)^T V

@@ -1,6 +1,6 @@
 """Linear attention with decay: W_t = a_t W_{t-1} + k_t v_t^T, y_t = W_t^T q_t.
 
-The decay a_t, one number a head, is given by its logarithm.
+The decay a_t, one number per head, is given by its logarithm.
 Source: Yang et al. 2024 (Gated linear attention), with a scalar gate as in Dao & Gu 2024 (Mamba-2)
 and Beck et al. 2024 (mLSTM).
 """

@@ -1,4 +1,4 @@
-"""The GRU by PyTorch's own kernel; `segments.py` deals with resets."""
+"""The GRU in PyTorch's own kernel; `segments.py` handles resets."""
 
 import torch
 from jaxtyping import Bool, Float

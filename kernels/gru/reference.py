@@ -5,7 +5,7 @@
     n_t = tanh(W_n x_t + b_n + r_t * (U_n h_{t-1} + c_n))
     h_t = (1 - u_t) * n_t + u_t * h_{t-1}
 
-Gate order (r, u, n) and parameter shapes are PyTorch's; the axis D3 is 3 * D.
+Gate order (r, u, n) and parameter shapes follow PyTorch; the axis D3 is 3 * D.
 Source: Cho et al. 2014.
 """
 

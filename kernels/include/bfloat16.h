@@ -1,4 +1,4 @@
-// bfloat16 as the upper half of a float: arithmetic is done in float.
+// bfloat16 as the upper half of a float; arithmetic is done in float.
 #pragma once
 #include <cstdint>
 #include <cstring>

@@ -1,5 +1,5 @@
-// How Python's call arrives: an array of integers that equal calls share, and one of addresses, both
-// read in order (kernels/machinery/cpu_call.py, kernels/machinery/direct_call.py).
+// The arguments of a call from Python: an array of integers, shared by calls of the same kind, and
+// an array of addresses. Both are read in order (kernels/machinery/cpu_call.py and direct_call.py).
 #pragma once
 #include <cstdint>
 
@@ -8,8 +8,8 @@
 
 namespace fastweights {
 
-// The rows of one head of a batch column, a stride apart in time. Each loop over time has a copy of
-// its own: strides that are read anew at every step cost a quarter of a step.
+// The rows of one head of a batch column, `stride` apart in time. Each loop over time has its own
+// copy, because rereading the strides at every step costs a quarter of a step's time.
 template <class T>
 struct Steps {
   T* start;
@@ -19,8 +19,8 @@ struct Steps {
   FW_INLINE T* operator[](int64_t t) const { return start + t * stride; }
 };
 
-// A tensor as pointer and strides (in elements). A null tensor is a result that the caller does not
-// need.
+// A tensor as a pointer and strides (in elements). A null tensor is a result that the caller does
+// not need.
 template <class T>
 struct Tensor {
   T* data;
@@ -48,10 +48,10 @@ struct Tensor {
   }
 };
 
-// Asks for a later step's rows early: they lie batch * heads rows apart, too far for the hardware
-// to guess. A row of a step that does not exist does no harm. Rows a power of two apart share the
-// eight places of one set of the first-level cache: with more steps ahead they would push each
-// other out before they are read.
+// Prefetch distance, in steps. Successive steps are batch * heads rows apart, too far for the
+// hardware prefetcher. Prefetching a step that does not exist is harmless. Rows a power of two
+// apart share one eight-way set of the L1 cache, so with a longer distance they would evict each
+// other before they are read.
 constexpr int64_t kAhead = 6;
 
 template <class... Rows>
@@ -61,18 +61,18 @@ FW_INLINE void prefetch_rows(int64_t numbers, int64_t t, const Steps<Rows>&... r
     const char* row = reinterpret_cast<const char*>(steps[t]);
     const int64_t bytes = numbers * int64_t(sizeof(*steps.start));
     for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(row + byte);
-    __builtin_prefetch(row + bytes - 1);  // a row that starts inside a cache line ends in one more
+    __builtin_prefetch(row + bytes - 1);  // an unaligned row extends into one more cache line
   };
   (one(rows), ...);
 }
 
-// What a loop over time begins with: `prefetch(t)` asks for the rows of step t.
+// Call before a forward loop over time; `prefetch(t)` prefetches the rows of step t.
 template <class Prefetch>
 FW_INLINE void prefetch_first(int64_t time, Prefetch prefetch) {
   for (int64_t t = 0; t < kAhead && t < time; t++) prefetch(t);
 }
 
-// As that, for a loop that goes back in time.
+// The same for a loop that goes backward in time.
 template <class Prefetch>
 FW_INLINE void prefetch_last(int64_t time, Prefetch prefetch) {
   for (int64_t t = time - 1; t >= time - kAhead && t >= 0; t--) prefetch(t);
@@ -102,15 +102,15 @@ class Call {
   void* const* addresses_;
 };
 
-// Each iteration writes only its own results, so they are the same for any number of threads.
+// Each iteration writes only its own results, so results do not depend on the number of threads.
 template <class Body>
 void parallel_for(int64_t count, int64_t threads, Body body) {
 #pragma omp parallel for schedule(static) num_threads(int(threads)) if (threads > 1)
   for (int64_t n = 0; n < count; n++) body(n);
 }
 
-// Memory of a size that only the call knows. (The standard library's own takes a quarter of a second
-// to compile.)
+// Memory whose size is known only at run time. (The standard library's containers take a quarter of
+// a second to compile.)
 template <class Item>
 class Buffer {
  public:
@@ -122,7 +122,7 @@ class Buffer {
   Item& operator[](int64_t i) { return items_[i]; }
   Item* data() { return items_; }
 
-  // Room for so many, with nothing in it.
+  // Uninitialised memory for at least `count` items.
   Item* at_least(int64_t count) {
     if (count > room_) {
       Item* larger = new Item[count];
@@ -137,15 +137,15 @@ class Buffer {
   int64_t room_ = 0;
 };
 
-// A thread's working memory, kept between calls.
+// Per-thread working memory, kept between calls.
 template <class Space>
 Space& workspace() {
   static thread_local Buffer<Space> space(1);
   return space[0];
 }
 
-// A build is for one scalar type, one padded head size (of keys and of values) and one of a kernel's
-// two functions. The other function is static and never called, so it is not compiled.
+// A build is for one scalar type, one padded head size (of keys and of values), and one of a
+// kernel's two functions. The other function is static and unused, so no code is generated for it.
 #ifndef FASTWEIGHTS_SCALAR
 #define FASTWEIGHTS_SCALAR float
 #endif
@@ -167,7 +167,7 @@ constexpr int P = PK > PV ? PK : PV;
 #define FASTWEIGHTS_BACKWARD FW_EXPORT
 #endif
 
-// The sizes that most kernels are called with, and how many threads they may use.
+// The sizes that most kernels take, and the number of threads they may use.
 struct Sizes {
   int64_t time, batch, heads, keys, values, threads;
 

@@ -1,5 +1,5 @@
-// One picture [height, width, channels] at a time through a convolution of 3 x 3 taps with a pixel of
-// padding, and back. Everything a picture needs stays in the processor's caches.
+// A 3 x 3 convolution with one pixel of padding, forward and backward, on one picture [height,
+// width, channels] at a time. Everything a picture needs stays in the processor's caches.
 #pragma once
 #include "winograd.h"
 
@@ -12,8 +12,7 @@ struct Size {
   int64_t tiles_down() const { return (height + kTile - 1) / kTile; }
   int64_t tiles_across() const { return (width + kTile - 1) / kTile; }
 
-  // How many rows of tiles are taken at once: as many products as keep the taps busy while they are
-  // in the cache.
+  // Rows of tiles to process at once: enough for the taps, once in the cache, to be reused often.
   int64_t rows_at_once() const {
     constexpr int64_t kTiles = 32;
     const int64_t rows = kTiles / tiles_across(), all = tiles_down();
@@ -21,7 +20,7 @@ struct Size {
   }
 };
 
-struct Batch {  // what a call is about
+struct Batch {  // the inputs and sizes of a call
   int64_t pictures;
   Size size;
   int64_t threads;
@@ -30,7 +29,7 @@ struct Batch {  // what a call is about
       : pictures(call.integer()), size{call.integer(), call.integer()}, threads(call.integer()) {}
 };
 
-// Numbers that begin at a cache line.
+// Numbers aligned to a cache line.
 class Numbers {
  public:
   T* at_least(int64_t count) {
@@ -51,25 +50,25 @@ class Numbers {
   Buffer<CacheLine> lines_;
 };
 
-struct Space {  // a thread's
+struct Space {  // per thread
   Numbers zeros, strip, patches, products;
 };
 
-// What is done to each number that is read.
+// Transformations applied to each number as it is read.
 struct AsItIs {
   FW_INLINE Part operator()(Part x) const { return x; }
 };
 
-struct Rectified {  // a NaN stays one
+struct Rectified {  // keeps NaN
   FW_INLINE Part operator()(Part x) const { return x < Part{} ? Part{} : x; }
 };
 
-// grad, where a rectifier let x through.
+// grad where the ReLU passed x through, otherwise zero.
 FW_INLINE Part let_through(Part x, Part grad) { return x <= Part{} ? Part{} : grad; }
 
-// Transform one row of a picture's tiles to points [25, ..., C], `plane` numbers from point to point.
-// A tile reads N x N pixels, beginning `border` pixels before its own; outside the picture they are
-// zero. The strip holds the transform along one axis, which neighbouring tiles share.
+// Transform one row of a picture's tiles to points [25, ..., C], with `plane` numbers between
+// points. A tile reads N x N pixels, starting `border` pixels before its own; pixels outside the
+// picture are zero. The strip holds the transform along one axis, which neighbouring tiles share.
 template <int C, int N, class Read>
 FW_APART void transform_row(Size size, const T* picture, int64_t row, Read read, Space& space, T* points,
                             int64_t plane) {
@@ -106,12 +105,12 @@ FW_APART void transform_row(Size size, const T* picture, int64_t row, Read read,
     }
 }
 
-// One row of tiles of outputs. Calls write(offset in the picture, channel, numbers).
+// Compute one row of output tiles. Calls write(offset in the picture, channel, numbers).
 template <int K, class Write>
 FW_APART void write_row(Size size, const T* products, int64_t plane, int64_t row, Write write) {
   for (int64_t tile = 0; tile < size.tiles_across(); tile++) {
     const int64_t top = row * kTile, left = tile * kTile;
-    const int64_t rows = size.height - top, columns = size.width - left;  // that are left
+    const int64_t rows = size.height - top, columns = size.width - left;  // remaining
     for (int k = 0; k < K; k += kLanes) {
       Part result[kTile][kTile];
       const auto along = [](const Line<5>& line) __attribute__((always_inline)) {
@@ -126,7 +125,7 @@ FW_APART void write_row(Size size, const T* products, int64_t plane, int64_t row
   }
 }
 
-// Calls body(first row of tiles, their number, tiles in them).
+// Calls body(first row of tiles, number of rows, number of tiles in them).
 template <class Body>
 FW_INLINE void in_bands(Size size, Body body) {
   const int64_t all = size.tiles_down(), step = size.rows_at_once();
@@ -153,7 +152,7 @@ FW_INLINE void convolve(Size size, const T* picture, const T* taps, Space& space
   });
 }
 
-// taps [25, C, K] += what a picture and the gradient of its outputs say.
+// taps [25, C, K] += the gradient from one picture and the gradient of its outputs.
 template <int C, int K, class Read>
 FW_INLINE void add_taps_gradient(Size size, const T* picture, const T* grad, Space& space, Read read,
                                  T* taps) {
@@ -181,8 +180,8 @@ FW_INLINE void add_bias_gradient(int64_t pixels, const T* grad, T* bias) {
   for (int i = 0; i < K / kLanes; i++) store(bias + i * kLanes, sum[i]);
 }
 
-// Pictures in groups whose gradients are summed apart and then in order, so that the sum is the same
-// for any number of threads.
+// Groups of pictures. Gradients are summed within each group and then over the groups in order, so
+// that the sum does not depend on the number of threads.
 struct Groups {
   static constexpr int64_t kMost = 32;
   int64_t pictures, count;

@@ -1,5 +1,5 @@
-// A matrix written by the delta rule, forward and backward: the cell that delta_rule,
-// recurrent_delta_rule, delta_rnn and delta_lstm are built of.
+// A matrix written by the delta rule, forward and backward: the cell from which delta_rule,
+// recurrent_delta_rule, delta_rnn and delta_lstm are built.
 //
 //   e = v - W_{t-1}^T k,  u = beta e,  W_t = W_{t-1} + k u^T,  y = W_t^T q
 //
@@ -14,7 +14,7 @@
 
 namespace fastweights {
 
-// A matrix that lacks its last write, which the next pass over it brings. Lanes are P, rows are Rows.
+// A matrix whose last write is pending until the next pass over it. It has P lanes and Rows rows.
 template <class T, int P, int Rows = P>
 struct PendingMatrix {
   Matrix<T, P, Rows> matrix;
@@ -22,7 +22,7 @@ struct PendingMatrix {
   Row<T, P> pending_row;
   int64_t rows, lanes;
 
-  // Nothing is pending; the matrix is the caller's to fill.
+  // Nothing is pending; the caller fills the matrix.
   void start(int64_t live_rows, int64_t live_lanes) {
     rows = live_rows, lanes = live_lanes;
     leave(Row<T, Rows>::fill(T(0)), Row<T, P>::fill(T(0)));
@@ -38,7 +38,7 @@ struct PendingMatrix {
     pending_row = row;
   }
 
-  // The pending write, where the matrix fades before it is passed over.
+  // The pending write, for a matrix that decays before the pass.
   template <class Keep>
   FW_INLINE Write<T, P> pending(Keep keep) const {
     return {pending_along.data(), faded(pending_row, keep)};
@@ -50,7 +50,7 @@ struct PendingMatrix {
   }
 };
 
-// W on the way forward. Lanes are values (at most PV), rows are keys (at most PK).
+// W in the forward pass. Lanes are values (at most PV), rows are keys (at most PK).
 template <class T, int PV, int PK = PV>
 struct DeltaMemory : PendingMatrix<T, PV, PK> {
   using Base = PendingMatrix<T, PV, PK>;
@@ -62,7 +62,7 @@ struct DeltaMemory : PendingMatrix<T, PV, PK> {
     this->matrix.load(from, keys, values, row_stride);
   }
 
-  // W_t^T q, by a pass over the matrix before W_t is written: W_{t-1}^T q + u (k . q). With decay,
+  // Computes W_t^T q in a pass before W_t is written, as W_{t-1}^T q + u (k . q). With decay,
   // W_{t-1} here is already decayed.
   template <class Keep = Whole>
   FW_INLINE Value step(const Key& q, const Key& k, const Value& v, T beta, Value& error,
@@ -75,7 +75,7 @@ struct DeltaMemory : PendingMatrix<T, PV, PK> {
     return answer + dot(k, q) * this->pending_row;
   }
 
-  // The sum rule: as above with u = v.
+  // The sum rule: as above, with u = v.
   template <class Keep = Whole>
   FW_INLINE Value add(const Key& q, const Key& k, const Value& v, Keep keep = {}) {
     Value answer;
@@ -87,11 +87,11 @@ struct DeltaMemory : PendingMatrix<T, PV, PK> {
 };
 
 template <class T, int P>
-struct Written {  // what one step added: key value^T
+struct Written {  // one step's write: W += key value^T
   Row<T, P> key, value;
 };
 
-// dL/dW on the way back in time; at a reset it is forgotten. Lanes are values, rows are keys.
+// dL/dW in the backward pass, set to zero at a reset. Lanes are values, rows are keys.
 template <class T, int PV, int PK = PV>
 struct MemoryGradient : PendingMatrix<T, PV, PK> {
   using Base = PendingMatrix<T, PV, PK>;
@@ -106,8 +106,8 @@ struct MemoryGradient : PendingMatrix<T, PV, PK> {
       this->matrix.clear();
   }
 
-  // Going back over y = W^T q and W += k u^T, after what the later step left pending and the fading
-  // before it: dW += q dy^T; then du = dW^T k, which is returned, and dk = dW u.
+  // Backward through y = W^T q and W += k u^T, after the later step's pending write and its decay:
+  // dW += q dy^T; then du = dW^T k, which is returned, and dk = dW u.
   template <class Keep = Whole>
   FW_INLINE Value step(const Key& q, const Key& k, const Value& u, const Value& dy, Key& dk,
                        Keep keep = {}) {
@@ -118,10 +118,10 @@ struct MemoryGradient : PendingMatrix<T, PV, PK> {
     return du;
   }
 
-  // Going back over the error v - W^T k, before the write: leaves dW -= k dv^T pending.
+  // Backward through the error v - W^T k, before the write: leaves dW -= k dv^T pending.
   FW_INLINE void leave_error(const Key& k, const Value& dv) { this->leave(k, T(-1) * dv); }
 
-  // As `step`, where nothing is ever left pending: the sum rule.
+  // Like `step`, for the sum rule, which never leaves a write pending.
   template <class Keep = Whole>
   FW_INLINE Value add(const Key& q, const Key& k, const Value& v, const Value& dy, Key& dk,
                       Keep keep = {}) {
@@ -133,7 +133,7 @@ struct MemoryGradient : PendingMatrix<T, PV, PK> {
   }
 };
 
-// W once more forward in time, for the gradients of the vectors that read it. Transposed: lanes are
+// Replays W forward in time, for the gradients of the vectors that read it. Transposed: lanes are
 // keys, rows are values.
 template <class T, int PV, int PK = PV>
 struct MemoryReplay : PendingMatrix<T, PK, PV> {
@@ -151,8 +151,8 @@ struct MemoryReplay : PendingMatrix<T, PK, PV> {
     this->matrix = from;
   }
 
-  // What is left of W_{t-1} times the numbers along its values, of each read; then
-  // W_t = W_{t-1} + k u^T.
+  // For each read, the product of W_{t-1}, after any decay, with numbers along the values. Then
+  // W_t = W_{t-1} + k u^T, with the same decay.
   template <size_t N, class Keep = Whole>
   FW_INLINE void step(const std::array<Read<T, PK>, N>& reads, const Key& k, const Value& u,
                       Keep keep = {}) {
@@ -167,7 +167,7 @@ struct DeltaGradients {
   T beta;
 };
 
-// Where the segments of an unroll begin, and with which W: zero after a reset, else the initial one.
+// Where an unroll's segments begin, and their first W: zero after a reset, else the initial W.
 template <class T>
 struct Beginnings {
   Steps<const bool> is_first;
@@ -175,8 +175,8 @@ struct Beginnings {
   int64_t row_stride;
 };
 
-// Both going back together, where the gradient of one step needs W and dW at once: W is taken back
-// from its final value, write by write, or replayed (replay.h). `write_at(r)` is what row r wrote.
+// W and dW going back together, for gradients that need both at once. W is rewound from its final
+// value, write by write, or replayed (replay.h). `write_at(r)` returns row r's write.
 template <class T, int P>
 struct DeltaAdjoint {
   using R = Row<T, P>;
@@ -186,7 +186,7 @@ struct DeltaAdjoint {
   Arrivals arrivals;
   Beginnings<T> from;
   int64_t keys, values;
-  bool replays;  // in this segment
+  bool replays;  // whether this segment is replayed
 
   template <class WriteAt>
   FW_APART void start(int64_t time, const T* final_weights, int64_t row_stride,
@@ -211,8 +211,8 @@ struct DeltaAdjoint {
       weights.load_transposed(from.initial, values, keys, from.row_stride);
   }
 
-  // The weights that the segment before row `end` left, or all that it had: its first weights and
-  // its writes.
+  // Rebuilds the last weights of the segment before row `end` or, if it is replayed, all its
+  // weights, from its first weights and its writes.
   template <class WriteAt>
   void open(int64_t end, WriteAt write_at) {
     const int64_t begin = segment_start(end, from.is_first);
@@ -224,7 +224,7 @@ struct DeltaAdjoint {
         writing<kTogether>(end, write_at)(weights, r);
   }
 
-  // Makes the writes of rows r, r + 1, ... before `end`, so many in one pass.
+  // Applies up to N writes, of rows r, r + 1, ... before `end`, in one pass.
   static constexpr size_t kTogether = 4;
   template <size_t N, class WriteAt>
   auto writing(int64_t end, WriteAt write_at) const {
@@ -241,8 +241,8 @@ struct DeltaAdjoint {
     };
   }
 
-  // After row t: if a segment begins there, by a reset or with the unroll, check the rewound W. What
-  // W is off changes row t's dk by as much times dv, and dv grows with the key.
+  // Called after row t, where a segment begins (a reset or the first row): checks the rewound W. An
+  // error in W changes row t's dk by that error times dv, and dv grows with the key.
   FW_APART void arrive(int64_t t, const R& key, const R& error) {
     if (!arrivals.wanted()) return;
     const T first = dot(error, error) / std::max(T(1), dot(key, key));
@@ -257,7 +257,7 @@ struct DeltaAdjoint {
     }
   }
 
-  // Going back over the reset before row t: the weights are again what the earlier segment left.
+  // Goes back across the reset before row t: restores the last weights of the earlier segment.
   template <class WriteAt>
   FW_APART void cross_reset(int64_t t, WriteAt write_at) {
     gradient.forget();
@@ -266,7 +266,7 @@ struct DeltaAdjoint {
     open(t, write_at);
   }
 
-  // Row t: one step back in time; `error` and `beta` are those of the forward step.
+  // Row t, one step back in time; `error` and `beta` are those of the forward step.
   template <class WriteAt>
   FW_INLINE DeltaGradients<T, P> step(int64_t t, const R& q, const R& k, const R& error, T beta,
                                       const R& dy, WriteAt write_at) {
@@ -279,7 +279,7 @@ struct DeltaAdjoint {
     return replay.before(t, writing<1>(t, write_at)).row;
   }
 
-  // `back`: by what the matrix takes the write back; not at all where it is W_{t-1} already.
+  // `back` is the factor by which row t's write is added: -1 to undo it, 0 if `matrix` is W_{t-1}.
   FW_APART DeltaGradients<T, P> step(R* matrix, T back, const R& q, const R& k, const R& error,
                                      T beta, const R& dy) {
     DeltaGradients<T, P> d;

@@ -1,13 +1,13 @@
-// exp, tanh, sigmoid over rows, and the feature maps with their derivatives.
+// exp, tanh and sigmoid over rows, and the feature maps with their derivatives.
 //
-// float: inline polynomials (Cephes), within 3e-7 of the truth (tests/kernels/test_cpu_math.py), two times
-// as fast for a whole recurrence as calls into libm. double: libm, for gradient checks.
+// float: inline polynomials (Cephes), accurate to 3e-7 (tests/kernels/test_cpu_math.py). They make
+// a whole recurrence twice as fast as calls to libm do. double: libm, for gradient checks.
 #pragma once
 #include "lanes.h"
 
 namespace fastweights {
 
-// 2^n * e^r with |r| <= ln(2) / 2; n by the shift that rounds to the nearest integer.
+// 2^n * e^r with |r| <= ln(2) / 2; n comes from adding a shift that rounds to the nearest integer.
 template <class V>
 FW_INLINE V exp_part(V x, float) {
   typedef int32_t Bits __attribute__((vector_size(sizeof(V))));

@@ -1,16 +1,16 @@
-// The gradient of a memory's decay, <dL/dF_t, F_t>, where F_t is what was left of W before row t's
-// write. The first matrix is known on the way back in time, the second on the way forward.
+// The gradient of a memory's decay, <dL/dF_t, F_t>, where F_t is the decayed W before row t's
+// write. The first matrix is available going back in time, the second going forward.
 //
 // So time is cut into stretches. Going back over a stretch, `FadingGradient` keeps each row's
-// gradient. Then a replay of W goes forward over the same rows, from the W that `Starts` has kept.
-// Lanes are keys and rows are values in all of them.
+// gradient. Then W is replayed forward over the same rows, from the W that `Starts` has kept.
+// In all matrices, lanes are keys and rows are values.
 #pragma once
 #include "call.h"
 #include "matrix.h"
 
 namespace fastweights {
 
-constexpr int64_t kStretch = 16;  // rows; of 32 x 32 floats, their gradients take 64 KiB
+constexpr int64_t kStretch = 16;  // rows; for 32 x 32 floats, their gradients take 64 KiB
 
 template <class T, int PV, int PK>
 class FadingGradient {
@@ -34,10 +34,10 @@ class FadingGradient {
     leave(Value::fill(T(0)), Key::fill(T(0)));
   }
 
-  // Sets the row of the next step. A stretch's rows and the one after it have different places.
+  // Selects row t for the next step. A stretch's rows and the row after it have separate slots.
   void turn_to(int64_t t) { now_ = &kept_[t % (kStretch + 1)]; }
 
-  // MemoryGradient's `step`, `leave_error` and `add`.
+  // As `step`, `leave_error` and `add` of MemoryGradient.
   FW_INLINE Value step(const Key& q, const Key& k, const Value& u, const Value& dy, Key& dk,
                        T keep) {
     move<2>({{{along_.data(), faded(row_, keep)}, {dy.data(), q}}}, u, dk, keep);
@@ -52,7 +52,7 @@ class FadingGradient {
     return read_across<T, PK, PV>(now_->row, k);
   }
 
-  // The sum of the products of dL/dW_t, for a row t of this stretch, with `weights`.
+  // The inner product of dL/dW_t with `weights`, for a row t of this stretch.
   FW_INLINE T inner(int64_t t, const Matrix<T, PK, PV>& weights) const {
     const auto& gradient = kept_[t % (kStretch + 1)];
     Key total = Key::fill(T(0));
@@ -79,7 +79,7 @@ class FadingGradient {
   }
 
   Lines kept_[kStretch + 1], none_;
-  Lines *now_, *later_;  // dL/dW of the row in hand and of the one after it, which lacks a write
+  Lines *now_, *later_;  // dL/dW of the current row, and of the next row with a write pending
   Value along_;
   Key row_;
   int64_t keys_, values_;
@@ -91,7 +91,7 @@ class Starts {
  public:
   using Lines = Matrix<T, PK, PV>;
 
-  // What row r did: W = keep W + key update^T, or nothing of W where it forgot.
+  // Row r's update: W = keep W + key update^T; at a reset, W = key update^T.
   struct Step {
     Row<T, PK> key;
     Row<T, PV> update;
@@ -116,8 +116,8 @@ class Starts {
  private:
   static constexpr int64_t kTogether = 4;
 
-  // Brings W over rows r, r + 1, ... in one pass: at most so many, before `end` and the next reset.
-  // Returns the row after them.
+  // Advances W over rows r, r + 1, ... in one pass, with a fixed maximum, up to `end` or the next
+  // reset. Returns the row after them.
   template <class StepAt>
   FW_INLINE int64_t advance(Lines& matrix, int64_t r, int64_t end, int64_t values,
                             const Steps<const bool>& is_first, StepAt step_at) {

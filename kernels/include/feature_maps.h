@@ -1,6 +1,6 @@
-// kernels/feature_maps.py in C++. A map is applied in two halves, so that the backward pass needs
-// only the first half's result: `activate` (saved), then `normalise`. A slope of silu cannot be told
-// from its value, so all of silu_unit belongs to the second half.
+// kernels/feature_maps.py in C++. A map is applied in two parts, `activate` and `normalise`, and
+// the backward pass needs only the result of `activate`, which is saved. The slope of silu cannot
+// be derived from its value, so `normalise` does all of silu_unit.
 #pragma once
 #include "elementwise.h"
 
@@ -11,12 +11,12 @@ enum class FeatureMap : int64_t {
 };
 
 template <class T>
-constexpr T kSumFloor = T(1e-5);  // of elu_sum
+constexpr T kSumFloor = T(1e-5);  // added to the sum in elu_sum
 template <class T>
-constexpr T kSquareFloor = T(1e-6);  // of a squared length
+constexpr T kSquareFloor = T(1e-6);  // added to a squared length
 
-// The largest write strength, from the map's place in STRENGTH_MAPS: that of sigmoid is 1, that of
-// double_sigmoid 2. The slope of such a strength b is b (1 - b / largest).
+// The largest write strength, from the map's index in STRENGTH_MAPS: 1 for sigmoid, 2 for
+// double_sigmoid. The slope of such a strength b is b (1 - b / largest).
 FW_INLINE int64_t largest_strength(int64_t place) { return 1 + place; }
 
 template <class T, int P>
@@ -46,7 +46,7 @@ FW_INLINE Row<T, P> normalise(FeatureMap map, const Row<T, P>& activated) {
   });
 }
 
-// The gradient through x / |x|: its part orthogonal to x.
+// The gradient through x / |x|: the component orthogonal to x.
 template <class T, int P>
 FW_INLINE Row<T, P> unit_adjoint(const Row<T, P>& x, const Row<T, P>& grad) {
   const T scale = inverse_length(x);
@@ -66,8 +66,8 @@ FW_INLINE Row<T, P> feature_adjoint(FeatureMap map, const Row<T, P>& activated, 
       T scale = T(1) / (sum(activated) + kSumFloor<T>);
       grad = scale * (grad - Row<T, P>::fill(scale * dot(activated, grad)));
     }
-    // elu(x) + 1 has slope exp(x), which is itself, up to 1. Beyond, and for NaN as in PyTorch, it
-    // has slope 1.
+    // While elu(x) + 1 is below 1, its slope exp(x) equals its value. Above 1 (and for NaN, as in
+    // PyTorch) the slope is 1.
     for (int i = 0; i < Row<T, P>::kParts; i++)
       grad.part[i] *= activated.part[i] <= T(1) ? activated.part[i] : Row<T, P>::fill(T(1)).part[0];
     return grad;

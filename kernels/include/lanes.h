@@ -1,8 +1,8 @@
-// Rows of numbers that the compiler keeps in vector registers, and sums over them.
+// Rows of numbers that the compiler keeps in vector registers, and reductions over them.
 //
 // Written with the vector extensions of GCC and clang, so one source serves SSE, AVX2, AVX-512 and
-// NEON: the flags of the build decide the register width. A row is padded to P lanes; what lies
-// beyond the live lanes is zero unless a comment says otherwise.
+// NEON; the build flags determine the register width. A row is padded to P lanes. Lanes beyond the
+// live lanes are zero unless a comment says otherwise.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -21,13 +21,13 @@ constexpr int kRegisterBytes = 16, kRegisters = 16;
 #endif
 
 #define FW_INLINE inline __attribute__((always_inline))
-// For functions that take little of a step's time but seconds to compile inline, and for functions
-// that need all registers.
+// For functions that take little run time but seconds to compile inline, and for functions that
+// need all registers.
 #define FW_APART __attribute__((noinline))
 
 // m + a * b, for a sum that is stored next. On AMD's Zen 3 a fused multiply-add occupies a unit that
 // stores need: a pass that writes a matrix takes 1.4 times as long as with two instructions, which use
-// other units. The statement keeps the compiler from fusing them.
+// other units. The asm statement keeps the compiler from fusing them.
 template <class Part, class T>
 FW_INLINE Part add_product(Part m, Part a, T b) {
   Part product = a * b;
@@ -47,8 +47,8 @@ struct Row {
 
   Part part[kParts];
 
-  // Copied part by part. A compiler that moves the whole row does it in pieces smaller than a
-  // register, and a register loaded from freshly stored pieces waits for the cache.
+  // Copied part by part. A compiler that copies the whole row uses pieces smaller than a register,
+  // and loading a register from freshly stored pieces stalls.
   Row() = default;
   FW_INLINE Row(const Row& other) { *this = other; }
   FW_INLINE Row& operator=(const Row& other) {
@@ -96,8 +96,8 @@ FW_APART auto apart(Work work) {
   return work();
 }
 
-// What a step does beside its passes over matrices, and what takes long to compile: where rows take
-// more than four registers, once for all its callers.
+// For the work of a step outside its passes over matrices, which takes long to compile. If rows
+// take more than four registers, it is compiled once for all its callers.
 template <class R, class Work>
 FW_INLINE auto once_if_wide(Work work) {
   if constexpr (R::kParts > 4)
@@ -124,7 +124,7 @@ FW_INLINE Row<T, P> operator*(T scale, const Row<T, P>& a) {
   return Row<T, P>::fill(scale) * a;
 }
 
-// Sums and maxima by halves: the same order of additions on every machine, and log2(P) deep.
+// Sums and maxima by repeated halving: the same order on every machine, and log2(P) deep.
 template <class T, int P>
 FW_INLINE Row<T, P / 2> half(const Row<T, P>& row, int which) {
   return Row<T, P / 2>::load(row.data() + which * (P / 2), P / 2);
@@ -161,8 +161,8 @@ FW_INLINE T dot(const Row<T, P>& a, const Row<T, P>& b) {
 #endif
 #endif
 
-// One half of every 2 * kGroup lanes of a, then the same half of b: lower if kShift is 0, upper if
-// it is kGroup.
+// One half of every 2 * kGroup lanes of a, then the same half of b: the lower half if kShift is 0,
+// the upper half if it is kGroup.
 template <int kGroup, int kShift, class Part, size_t... lane>
 FW_INLINE Part halves(Part a, Part b, std::index_sequence<lane...>) {
   constexpr int kLanes = sizeof...(lane);
@@ -179,7 +179,7 @@ FW_INLINE Part halves(Part a, Part b, std::index_sequence<lane...>) {
 #endif
 }
 
-// Transposes as many rows as there are lanes, by halves: blocks of blocks, down to single numbers.
+// Transposes as many rows as there are lanes, recursively: halves, then halves of them, and so on.
 template <int kLanes, int kGroup = kLanes / 2, class Part>
 FW_INLINE void transpose(Part* rows) {
   if constexpr (kGroup > 0) {
@@ -194,8 +194,8 @@ FW_INLINE void transpose(Part* rows) {
   }
 }
 
-// Lane j of the result is the sum of rows[j], of which there are as many as lanes: a transposition
-// that adds on its way, two shuffles for each addition. Overwrites the rows.
+// Lane j of the result is the sum of rows[j], for as many rows as lanes. This is a transposition
+// with additions, at two shuffles per addition. Overwrites the rows.
 template <int kLanes, int kGroup = kLanes / 2, class Part>
 FW_INLINE Part sum_each(Part* rows) {
   if constexpr (kGroup == 0) {

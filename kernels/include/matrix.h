@@ -1,4 +1,4 @@
-// A small matrix in the first-level cache, and the one loop that every kernel here is made of.
+// A small matrix in the L1 cache, and the single loop from which every kernel here is built.
 #pragma once
 #include <array>
 
@@ -19,7 +19,7 @@ struct Read {  // sum = M^T along
   Row<T, P>* sum;
 };
 
-// What a matrix is multiplied by before it is written: a number, or nothing at all.
+// The factor by which a matrix is multiplied before it is written: a number, or none at all.
 struct Whole {
   Whole() = default;
   explicit Whole(int) {}
@@ -35,16 +35,16 @@ FW_INLINE Rows faded(const Rows& rows, T keep) {
   return keep * rows;
 }
 
-// How many parts of a row one pass handles: what divides them and leaves `rows` rows of that many
-// parts in registers, beside the matrix and the numbers along it.
+// Parts of a row that one pass handles: a divisor of `all` such that `rows` rows of as many parts
+// fit into the registers, beside the matrix and the numbers along it.
 constexpr int parts_at_once(int all, int rows) {
   int parts = all;
   while (parts > 1 && (all % parts || parts * rows > kRegisters - 4)) parts--;
   return parts;
 }
 
-// Independent sums for each of `reads`, at most 8 in all, which hide the latency of a multiply-add;
-// fewer where they and the rows of the writes would not fit into the registers.
+// Independent sums per read, at most 8 in all, which hide the latency of a multiply-add. There are
+// fewer if they and the rows of the writes would not fit into the registers.
 constexpr int chains(int parts, int writes, int reads) {
   int count = 4;
   while (count > 1 && (parts * reads * count > 8 ||
@@ -53,7 +53,7 @@ constexpr int chains(int parts, int writes, int reads) {
   return count;
 }
 
-// The body of `sweep`, below. With kMoves the results go to other rows, and `matrix` stays.
+// The body of `sweep`, below. With kMoves, results go to other rows and `matrix` is unchanged.
 template <bool kMoves = false, class T, int P, size_t W, size_t R, class Keep>
 FW_INLINE void sweep_inline(Row<T, P>* __restrict matrix, int64_t rows,
                             const std::array<Write<T, P>, W>& writes,
@@ -96,11 +96,11 @@ FW_APART void sweep_apart(Row<T, P>* __restrict matrix, int64_t rows,
   sweep_inline(matrix, rows, writes, reads, keep);
 }
 
-// Lets the matrix fade, applies every write, then answers every read, in one pass over it. A kernel
-// that holds back the write of step t until the reads of step t + 1 touches its matrix once a step.
+// Decays the matrix, applies every write, then computes every read, in one pass over it. A kernel
+// that delays the write of step t until the reads of step t + 1 touches its matrix once per step.
 //
-// Rows of several registers are swept by a function of their own, where the sums get all registers
-// there are: inside a long loop the compiler keeps some of them in memory, twice as slow.
+// Rows of several registers are swept in a separate function, where the sums get all the registers.
+// Inside a long loop the compiler keeps some sums in memory, which is twice as slow.
 template <class T, int P, size_t W, size_t R, class Keep = Whole>
 FW_INLINE void sweep(Row<T, P>* __restrict matrix, int64_t rows,
                      const std::array<Write<T, P>, W>& writes,
@@ -111,7 +111,7 @@ FW_INLINE void sweep(Row<T, P>* __restrict matrix, int64_t rows,
     sweep_inline(matrix, rows, writes, reads, keep);
 }
 
-// As `sweep`, but leaves the matrix as it is: what fades and is written goes to the rows `to`.
+// Like `sweep`, but leaves the matrix unchanged: the decayed and written rows go to `to`.
 template <class T, int P, size_t W, size_t R, class Keep>
 FW_APART void sweep_to(Row<T, P>* __restrict to, Row<T, P>* __restrict from, int64_t rows,
                        const std::array<Write<T, P>, W>& writes,
@@ -119,8 +119,8 @@ FW_APART void sweep_to(Row<T, P>* __restrict to, Row<T, P>* __restrict from, int
   sweep_inline<true>(from, rows, writes, reads, keep, to);
 }
 
-// M along, for a row `along`: each row's sum of products, without a transposed copy of M. Reads all
-// the rows there are.
+// M times `along`, as a dot product for each row, without a transposed copy of M. Reads all rows,
+// including the padding.
 template <class T, int P, int Rows>
 FW_INLINE Row<T, Rows> read_across(const Row<T, P>* matrix, const Row<T, P>& along) {
   using Part = typename Row<T, P>::Part;
@@ -156,7 +156,7 @@ struct Matrix {
     clear_from(rows);
   }
 
-  // Stores M + along values^T, faded, and leaves M as it is.
+  // Stores M + along values^T, decayed, and leaves M unchanged.
   template <class Keep>
   void store_written(T* to, int64_t rows, int64_t columns, int64_t stride,
                      const Row<T, Rows>& along, const Row<T, P>& values, Keep keep) const {
@@ -164,7 +164,7 @@ struct Matrix {
       faded(row[j] + along[j] * values, keep).store(to + j * stride, columns);
   }
 
-  // Loads the transpose of what lies in memory: `rows` and `columns` are those of this matrix.
+  // Loads the transpose of the matrix in memory; `rows` and `columns` are those of this matrix.
   FW_APART void load_transposed(const T* from, int64_t rows, int64_t columns, int64_t stride) {
     using Line = Row<T, Rows>;
     constexpr int kWidth = Line::kWidth;

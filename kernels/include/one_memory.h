@@ -1,9 +1,9 @@
-// One memory a head, through which alone its steps depend on each other, forward and backward:
+// Recurrences with one memory per head as the only link between steps, forward and backward:
 //
 //   W_t = a W_{t-1} + k u^T,   y = W_t^T q
 //   a = 1, or exp(log_decay);   u = v, or beta (v - a W_{t-1}^T k)
 //
-// The four choices are linear_attention, delta_rule and their forms with decay. Derivations:
+// The four combinations are linear_attention, delta_rule and their forms with decay. Derivations:
 // kernels/delta_rule/backward.md, kernels/gated_delta_rule/backward.md.
 #pragma once
 #include <type_traits>
@@ -24,7 +24,7 @@ struct OneMemory {
   using Key = Row<T, PK>;
   using Value = Row<T, PV>;
 
-  // What is left at step t of what was there before it.
+  // The factor by which step t decays the memory.
   static FW_INLINE Keep kept(const Steps<const T>& log_decay, int64_t t) {
     if constexpr (kFades)
       return T(__builtin_exp(*log_decay[t]));
@@ -32,7 +32,7 @@ struct OneMemory {
       return Keep();
   }
 
-  // The inputs (E = const T) or their gradients (E = T), as far as there are such.
+  // The inputs (E = const T) or their gradients (E = T), where they exist.
   template <class E>
   struct Inputs {
     Tensor<E> q, k, v, beta{}, log_decay{};
@@ -96,14 +96,14 @@ struct OneMemory {
     });
   }
 
-  // The rows of one head that a backward pass reads and fills.
+  // The rows of one head that a backward pass reads and writes.
   struct Rows {
     int64_t keys, values;
     Steps<const T> q, k, v, beta, log_decay, written, grad_y;
     Steps<const bool> is_first;
     Steps<T> grad_q, grad_k, grad_v, grad_beta, grad_log_decay;
 
-    // The update is u = v, or beta times the error, which holds v.
+    // The update is u = v, or beta times the error, which already includes v.
     FW_INLINE Value update(int64_t t, const Value& row) const {
       if constexpr (kDelta)
         return *beta[t] * row;
@@ -126,8 +126,7 @@ struct OneMemory {
     }
   };
 
-  // Back in time: dv, dbeta, and the part of dk that is owed to the write. `keep` is what the later
-  // row leaves of W.
+  // Back in time: dv, dbeta, and the part of dk due to the write. `keep` is the later row's decay.
   template <class Gradient>
   static FW_INLINE void go_back(const Rows& row, int64_t begin, int64_t end, Gradient& gradient,
                                 Keep& keep) {
@@ -156,7 +155,7 @@ struct OneMemory {
     }
   }
 
-  // Forward again: dq, the part of dk that is owed to the error, and the decay's gradient.
+  // Forward again: dq, the part of dk due to the error, and the decay's gradient.
   template <class Gradient>
   static FW_INLINE void go_forward(const Rows& row, int64_t begin, int64_t end,
                                    MemoryReplay<T, PV, PK>& weights, const Gradient& gradient) {

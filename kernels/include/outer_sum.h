@@ -1,11 +1,11 @@
-// Gradients of weights that all steps share: sums of outer products, in a fixed order.
+// Gradients of weights shared by all steps: sums of outer products, in a fixed order.
 #pragma once
 #include "call.h"
 #include "lanes.h"
 
 namespace fastweights {
 
-// to[r][c] = sum over t of along(t)[r] * row(t)[c], as many rows at a time as registers hold.
+// to[r][c] = sum over t of along(t)[r] * row(t)[c], for as many rows at a time as fit in registers.
 template <class T, int P, class Along, class RowAt>
 FW_APART void outer_sum(int64_t time, int64_t rows, int64_t columns, Along along, RowAt row_at,
                         T* to) {
@@ -24,7 +24,7 @@ FW_APART void outer_sum(int64_t time, int64_t rows, int64_t columns, Along along
   }
 }
 
-// total[i] = sum over b of partial[b * stride + i]: each element by one thread, in the order of b.
+// total[i] = sum over b of partial[b * stride + i]; one thread sums each element, in order.
 template <class T>
 void sum_over_batch(int64_t batch, int64_t stride, int64_t count, const T* partial, T* total,
                     int64_t threads) {

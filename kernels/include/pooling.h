@@ -1,7 +1,7 @@
-// Maximum over 3 x 3 windows, 2 apart, one pixel of padding; channels last, kBlock at a time. A row of
-// windows forward, two rows of pixels back.
+// Max-pooling with 3 x 3 windows, stride 2 and one pixel of padding; channels last, kBlock at a
+// time. The forward function computes a row of windows, the backward one two rows of pixels.
 //
-// A window's winner is kept as its place in the window, 0 to 8, in one byte.
+// A window's maximum is stored as its position in the window, 0 to 8, in one byte.
 #pragma once
 #include "call.h"
 #include "lanes.h"
@@ -12,8 +12,8 @@
 
 namespace fastweights {
 
-// Channels at a time: as many numbers, widened for arithmetic, as one register holds. Vectors wider than
-// that are taken apart lane by lane in places, and are ten times as slow.
+// Channels at a time: as many numbers, widened for arithmetic, as one register holds. Compilers
+// split wider vectors lane by lane in places, which is ten times as slow.
 constexpr int kBlock = kRegisterBytes / int(sizeof(T) < sizeof(float) ? sizeof(float) : sizeof(T));
 constexpr int kWindow = 3, kStride = 2, kPadding = 1;
 
@@ -24,7 +24,7 @@ struct VectorOf {
 template <class Number>
 using Vector = typename VectorOf<Number>::Type;
 
-// As __builtin_convertvector, which GCC 12 turns into one instruction a lane where widths differ.
+// Like __builtin_convertvector, which GCC 12 compiles to one instruction per lane if widths differ.
 template <class To, class From>
 FW_INLINE Vector<To> convert(Vector<From> from) {
   From in[kBlock];
@@ -51,7 +51,7 @@ struct Arithmetic<bfloat16> {
   static Vector<float> widen(Vector<uint16_t> x) {
     return (Vector<float>)(convert<uint32_t, uint16_t>(x) << 16);
   }
-  // To the nearest, ties to even; a NaN stays one.
+  // Rounds to nearest, ties to even; keeps NaN.
   static Vector<uint16_t> narrow(Vector<float> x) {
     Vector<uint32_t> bits = (Vector<uint32_t>)x;
     Vector<uint32_t> rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
@@ -85,7 +85,7 @@ void store(void* to, Vector<Number> block, int64_t live) {
 
 inline int64_t pooled(int64_t size) { return (size - 1) / kStride + 1; }
 
-// The windows' rows or columns that lie inside the picture, along one axis.
+// The rows or columns of a window that lie inside the picture, along one axis.
 struct Span {
   int64_t start, first, last;  // the window's start (may be -1); taps first <= tap < last
 
@@ -107,7 +107,7 @@ struct Winner {
   }
 };
 
-// `top` is where the row `down.start` lies, or would.
+// `top` is the address of row `down.start`, even if that row is outside the picture.
 FW_INLINE Winner search(const T* top, int64_t pitch, int64_t channels, const Span& down,
                         const Span& across, int64_t live) {
   Winner winner{Real{} - std::numeric_limits<Math::Real>::infinity(),
@@ -120,7 +120,7 @@ FW_INLINE Winner search(const T* top, int64_t pitch, int64_t channels, const Spa
   return winner;
 }
 
-// The same where nothing is cut off: loops of known length.
+// The same for a window entirely inside the picture, with loops of known length.
 FW_INLINE Winner search_whole(const T* window, int64_t pitch, int64_t channels) {
   Winner winner{Math::widen(load<Bits>(window, kBlock)), Place{}};
   for (int tap = 1; tap < kWindow * kWindow; tap++) {
@@ -150,7 +150,7 @@ void search_row(const T* top, int64_t width, int64_t channels, const Span& down,
 }
 
 // Pool a row of windows of a picture that is `width` pixels wide. `top` is the address of the input's
-// row `down.start`, which may be outside the picture. Places are stored if `places` is not null.
+// row `down.start`, which may be outside the picture. Positions are stored if `places` is not null.
 FW_INLINE void pool_row(const T* top, int64_t width, int64_t channels, const Span& down, T* y,
                         uint8_t* places) {
   if (places)
@@ -159,7 +159,7 @@ FW_INLINE void pool_row(const T* top, int64_t width, int64_t channels, const Spa
     search_row<false>(top, width, channels, down, y, places);
 }
 
-// What a window hands back: its gradient, to the place that won.
+// What a window passes back: its gradient, for the position of its maximum.
 struct Prize {
   Real grad{};
   Place place = Place{} - 1;  // nowhere
@@ -169,9 +169,9 @@ struct Prize {
   }
 };
 
-// The gradient of the two rows of pixels that begin at 2i, of the windows of a picture [height, width,
-// channels]. Each pixel gathers from the windows that cover it: no zeroing beforehand, no two threads
-// at one pixel. Window (i, j) and its lower and right neighbours cover pixels 2i, 2i + 1 by 2j, 2j + 1.
+// The gradient of pixel rows 2i and 2i + 1 of a picture [height, width, channels]. Each pixel
+// gathers from the windows that cover it, so no zeroing is needed and no two threads share a pixel.
+// Window (i, j) and its lower and right neighbours cover pixels 2i, 2i + 1 by 2j, 2j + 1.
 inline void unpool_rows(const T* grad_y, const uint8_t* places, int64_t i, int64_t height,
                         int64_t width, int64_t channels, T* grad_x) {
   const int64_t columns = pooled(width);

@@ -1,23 +1,23 @@
-// W on the way back in time: rewound, write by write, and replayed where that loses it.
+// W in the backward pass: rewound write by write, and replayed where rewinding is too inaccurate.
 //
-// Going back, W_{t-1} = W_t - k u^T costs one pass and no memory, and takes the rounding of W_t along
-// to every earlier row. That is harmless while W keeps its size. Once W has grown, the rounding of
-// the late W exceeds the early W, and the gradients that read the early W are noise. So a head is
-// rewound first. Where each segment begins, the W that has arrived is compared with the W that the
-// segment began with, which is known: the difference is the rounding gathered on the way. If it is
-// too large, the head goes back once more and takes that segment's W from `Replay`, which repeats the
-// forward pass's writes in its order, to the last bit. A segment that arrived is rewound again: what
-// happens in one episode, be it a NaN, changes no bit of another one.
+// Rewinding, W_{t-1} = W_t - k u^T, costs one pass and no memory, but carries the rounding error of
+// W_t to every earlier row. This is harmless while W keeps its size. If W has grown, the rounding
+// error of the late W exceeds the early W, and gradients that read the early W are noise. So each
+// head is first rewound. At the start of each segment, the rewound W is compared with the W that
+// the segment began with, which is known: the difference is the accumulated rounding error. If it
+// is too large, a second walk takes that segment's W from `Replay`, which repeats the forward
+// pass's writes in the same order, bit for bit. The second walk rewinds all other segments again,
+// so that nothing in one episode, not even a NaN, changes a bit of another episode.
 #pragma once
 #include "call.h"
 #include "matrix.h"
 
 namespace fastweights {
 
-// How far from its beginning the rewound W may arrive, relative to the size of that beginning. With
-// keys that sum to one, it arrives within a few roundings over 80 steps, in each of 20,000 heads. Up to
-// about this, the gradients are as good as the reference's in the same precision or within 2e-5; ten
-// times farther they are not (tests/kernels/test_kernel_growing_state.py).
+// The largest allowed error of the rewound W at a segment's start, relative to the W there. With
+// keys that sum to one, the error was a few roundings after 80 steps, in each of 20,000 heads. Up
+// to about this error, gradients are as good as the reference's in the same precision, or within
+// 2e-5. At ten times this error they are not (tests/kernels/test_kernel_growing_state.py).
 template <class T>
 constexpr T kArrival = T(64) * T(sizeof(T) == sizeof(float) ? __FLT_EPSILON__ : __DBL_EPSILON__);
 
@@ -28,10 +28,10 @@ inline int64_t segment_start(int64_t end, Steps<const bool> is_first) {
   return begin;
 }
 
-// In which segments of one head a matrix did not arrive.
+// The segments of one head for which the rewound matrix was too inaccurate at the start.
 class Arrivals {
  public:
-  // Before a walk back; the second one of a head knows what the first one found.
+  // Called before a walk back. A head's second walk (`again`) uses the results of the first.
   void start(int64_t time, bool again) {
     again_ = again;
     if (!again) all_ = true, lost_.at_least(time);
@@ -40,13 +40,13 @@ class Arrivals {
   bool all() const { return all_; }
   bool wanted() const { return !again_; }
 
-  // For the segment that begins with row t.
+  // Records the result for the segment that begins with row t.
   void note(int64_t t, bool arrived) {
     lost_[t] = !arrived;
     all_ = all_ && arrived;
   }
 
-  // Whether the segment before row `end` is to be replayed.
+  // Whether the segment before row `end` must be replayed.
   bool replays(int64_t end, Steps<const bool> is_first) {
     return again_ && end > 0 && lost_[segment_start(end, is_first)];
   }
@@ -56,17 +56,17 @@ class Arrivals {
   Buffer<bool> lost_;
 };
 
-// Calls walk(again) for one head. It says whether W arrived in every segment; if not, a second walk,
-// which replays those where it did not, writes all results anew.
+// Calls walk(again) for one head. It returns whether every segment was rewound accurately. If not,
+// a second walk replays the inaccurate segments and rewrites all results.
 template <class Walk>
 FW_INLINE void walk_back(Walk walk) {
   for (const bool again : {false, true})
     if (walk(again)) return;
 }
 
-// Whether rows[j] is as good as began(j) for each of `count` rows, in the norm of all their entries. A
-// fresh W is zero: the first error, in which the first value is, belongs to the size of a beginning,
-// divided by the length of the first key if that is above one.
+// Whether rows[j] is close enough to began(j) over all `count` rows, in the norm of all entries. As
+// a fresh W is zero, the scale of a beginning also includes the first error (which includes the
+// first value), divided by the length of the first key if that is above one.
 template <class T, int P, class Began>
 FW_APART bool has_arrived(const Row<T, P>* rows, int64_t count, T first_error_squared,
                           Began began) {
@@ -81,12 +81,12 @@ FW_APART bool has_arrived(const Row<T, P>* rows, int64_t count, T first_error_sq
   return missed == T(0) || missed < kArrival<T> * kArrival<T> * (sum(size) + first_error_squared);
 }
 
-// The matrices of one segment, asked for from its last row to its first. Every so many rows one is
-// kept, the square root of their number; between two of these they are made when they are asked for.
+// The matrices of one segment, requested from its last row to its first. For a segment of n rows,
+// one matrix is stored every sqrt(n) rows; those in between are recomputed on request.
 template <class M>
 class Replay {
  public:
-  // Rows begin .. end - 1, from what the first row found; `write(matrix, r)` makes row r's write.
+  // Rows begin .. end - 1. `first` is W before row `begin`; `write(matrix, r)` writes row r.
   template <class WriteRow>
   void start(const M& first, int64_t begin, int64_t end, WriteRow write) {
     begin_ = begin, end_ = end, made_ = -1, stretch_ = 1;
@@ -100,7 +100,7 @@ class Replay {
     }
   }
 
-  // W_{t-1}: what row t found.
+  // W_{t-1}, the matrix before row t's write.
   template <class WriteRow>
   M& before(int64_t t, WriteRow write) {
     const int64_t i = (t - begin_) / stretch_, from = begin_ + i * stretch_;

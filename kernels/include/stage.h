@@ -1,5 +1,5 @@
-// A convolution of 3 x 3 taps and the max-pooling of what comes out of it: where a stage of the image
-// stem begins. What is pooled stays in the caches.
+// A 3 x 3 convolution followed by max-pooling, with which each stage of the image stem begins. The
+// pooling's input stays in the caches.
 #pragma once
 #include "convolution.h"
 #include "pooling.h"
@@ -12,12 +12,12 @@ constexpr int64_t kAllTaps = kTaps * kTaps * C * K;
 struct Stage : Batch {
   using Batch::Batch;
 
-  int64_t inputs() const { return size.pixels() * C; }  // of a picture, all of these
+  int64_t inputs() const { return size.pixels() * C; }  // all of these are per picture
   int64_t outputs() const { return size.pixels() * K; }
   int64_t windows() const { return pooled(size.height) * pooled(size.width); }
   int64_t results() const { return windows() * K; }
 
-  // Gradients of taps and bias, summed over pictures: group(begin, end, taps, bias) does it for some.
+  // Gradients of taps and bias, summed over pictures; group(begin, end, taps, bias) adds some.
   template <class Group>
   void sum_gradients(Group group, T* grad_taps, T* grad_bias) const {
     const Groups groups(pictures);

@@ -1,13 +1,13 @@
-// Parts of a recurrence with two delta memories: each memory with the rows that it reads and writes,
-// the second one's query being the previous output.
+// Parts of a recurrence with two delta memories: each memory with the rows that it reads and
+// writes. The second memory's query is the previous output.
 #pragma once
 #include "call.h"
 #include "delta_memory.h"
 
 namespace fastweights {
 
-// What a memory is written with at each step, of one head or of one gate of a head (E = const T), or
-// the gradients of that (E = T).
+// The inputs of a memory's writes at each step, for one head or one gate of a head (E = const T),
+// or their gradients (E = T).
 template <class E>
 struct WriteSteps {
   Steps<E> k, v, beta;
@@ -35,7 +35,7 @@ struct Inputs {
   }
 };
 
-// A memory on its way forward; the errors of its writes are kept for the way back.
+// A memory in the forward pass; the errors of its writes are saved for the backward pass.
 struct ForwardMemory : DeltaMemory<T, P> {
   using R = Row<T, P>;
   WriteSteps<const T> in;
@@ -49,14 +49,14 @@ struct ForwardMemory : DeltaMemory<T, P> {
   }
 };
 
-// A memory on its way back in time.
+// A memory in the backward pass.
 struct BackwardMemory : DeltaAdjoint<T, P> {
   using R = Row<T, P>;
   WriteSteps<const T> in;
   Steps<const T> errors;
   WriteSteps<T> grads;
 
-  // What row t wrote.
+  // Row t's write.
   FW_INLINE Written<T, P> written(int64_t t) const {
     return {R::load(in.k[t], keys), *in.beta[t] * R::load(errors[t], values)};
   }
@@ -65,7 +65,7 @@ struct BackwardMemory : DeltaAdjoint<T, P> {
     return [this](int64_t t) { return written(t); };
   }
 
-  // `in`, `errors` and `grads` are set before.
+  // `in`, `errors` and `grads` must be set beforehand.
   void start(int64_t time, const T* final_weights, int64_t row_stride, const T* final_grad,
              int64_t grad_stride, int64_t key_size, int64_t value_size,
              const Beginnings<T>& beginnings, bool again) {
@@ -73,7 +73,7 @@ struct BackwardMemory : DeltaAdjoint<T, P> {
                               value_size, beginnings, again, write_at());
   }
 
-  // Stores the gradients of what was written, and returns the query's.
+  // Stores the gradients of the write's inputs, and returns the query's gradient.
   FW_INLINE R step(int64_t t, const R& q, const R& dy) {
     auto grad = DeltaAdjoint<T, P>::step(t, q, R::load(in.k[t], keys), R::load(errors[t], values),
                                          *in.beta[t], dy, write_at());

@@ -1,4 +1,4 @@
-// Convolutions of 3 x 3 taps over pictures with channels last, by Winograd's minimal filtering
+// 3 x 3 convolutions over channels-last pictures, by Winograd's minimal filtering algorithm
 // F(3 x 3, 3 x 3) (Lavin & Gray 2016): 25 products instead of 81 for a tile of 3 x 3 outputs.
 //
 // A tile reads a patch of 5 x 5 inputs. Polynomials through the points 0, 1, -1, 2 and infinity turn
@@ -59,7 +59,7 @@ FW_INLINE Line<3> taps_of(const Line<5>& points) {
            T(2) * thirds - ones - halves + u[4]}};
 }
 
-// Both axes: from [From][From] numbers, `from` apart, to [To][To], `to` apart.
+// Along both axes: from [From][From] numbers, `from` apart, to [To][To], `to` apart.
 template <int From, int To, class Along>
 FW_INLINE void along_both(const T* numbers, int64_t from, Along along, Part (&result)[To][To]) {
   Line<To> across[From];
@@ -76,7 +76,7 @@ FW_INLINE void along_both(const T* numbers, int64_t from, Along along, Part (&re
   }
 }
 
-// taps [3, 3, count] to points [25, count].
+// Transforms taps [3, 3, count] to points [25, count].
 inline void transform_taps(const T* taps, int64_t count, T* points) {
   for (int64_t n = 0; n < count; n += kLanes) {
     Part result[kPatch][kPatch];
@@ -86,7 +86,7 @@ inline void transform_taps(const T* taps, int64_t count, T* points) {
   }
 }
 
-// And back, for gradients.
+// The transposed transform, for gradients.
 inline void gather_taps(const T* points, int64_t count, T* taps) {
   for (int64_t n = 0; n < count; n += kLanes) {
     Part result[kTaps][kTaps];
@@ -96,7 +96,7 @@ inline void gather_taps(const T* points, int64_t count, T* taps) {
   }
 }
 
-// A product of matrices keeps a block of its result in registers: rows by kWide registers.
+// A matrix product keeps a block of its result in registers: rows by kWide registers.
 template <int K>
 struct Block {
   static constexpr int kParts = K / kLanes;
@@ -105,7 +105,7 @@ struct Block {
   static_assert(K % kLanes == 0, "channels fill registers");
 };
 
-// body(N) for the compile-time N that is `count`, from 1 to kMost.
+// Calls body(N) with `count`, from 1 to kMost, as the compile-time number N.
 template <int kMost, int N = 1, class Body>
 FW_INLINE void with_constant(int64_t count, Body body) {
   if constexpr (N == kMost)
@@ -116,8 +116,8 @@ FW_INLINE void with_constant(int64_t count, Body body) {
     with_constant<kMost, N + 1>(count, body);
 }
 
-// Calls body(first, N) for groups of N rows, a compile-time number: as equal as can be and at most
-// kRows.
+// Calls body(first, N) for groups of N rows, a compile-time number. Groups have at most kRows rows
+// and are as equal as possible.
 template <int kRows, class Body>
 FW_INLINE void in_groups(int64_t rows, Body body) {
   const int64_t groups = (rows + kRows - 1) / kRows;

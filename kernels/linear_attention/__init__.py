@@ -1,6 +1,6 @@
 """Linear attention, the sum rule: W_t = W_{t-1} + k_t v_t^T, y_t = W_t^T q_t.
 
-`reference.py` defines it, and `normaliser.py` the form that divides by the keys' sum.
+`reference.py` defines it; `normaliser.py` defines the form normalised by the sum of keys.
 Source: Katharopoulos et al. 2020; Irie et al. 2021, eqs. 6-7.
 """
 

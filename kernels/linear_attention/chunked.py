@@ -1,4 +1,4 @@
-"""Linear attention by chunks: Y = Q S + (Q K^T, masked) V, then S <- S + K^T V.
+"""Chunked linear attention: Y = Q S + (Q K^T, masked) V, then S <- S + K^T V.
 
 Source: Hua et al. 2022 (chunked linear attention); masks: kernels/chunks.py.
 """

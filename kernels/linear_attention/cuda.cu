@@ -2,7 +2,7 @@
 //
 // Backward, in two passes; G is the gradient of W_t, g that of y_t:
 //
-//   t = T-1 .. 0:  G += q g^T    dk = G v    dv = G^T k    and, where row t forgot, G = 0
+//   t = T-1 .. 0:  G += q g^T    dk = G v    dv = G^T k    and, where row t reset, G = 0
 //   t = 0 .. T-1:  W_t = W_{t-1} + k v^T     dq = W_t g
 #include "matrix.cuh"
 

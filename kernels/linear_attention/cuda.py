@@ -1,4 +1,4 @@
-"""Linear attention on CUDA tensors; the kernels are in `cuda.cu`. There is nothing to save."""
+"""Linear attention on CUDA tensors; the kernels are in `cuda.cu`. Nothing needs saving."""
 
 from fastweights.kernels.cuda.kernel import Source
 

@@ -1,6 +1,6 @@
 """Linear attention divided by the sum of its weights: y_t = W_t^T q_t / (z_t . q_t + epsilon).
 
-z_t = z_{t-1} + k_t is itself linear attention with a value of 1 at every step. So the same kernels
+z_t = z_{t-1} + k_t is itself linear attention with a value of 1 at every step, so the same kernels
 compute it, with a single value column.
 Source: Katharopoulos et al. 2020, eqs. 9-12; epsilon as in their code.
 """
@@ -46,7 +46,7 @@ def normalised_linear_attention(
     is_first: Bool[Tensor, "T B"],
     state: NormalisedState,
 ) -> tuple[Float[Tensor, "T B H V"], NormalisedState]:
-    """Unroll as `linear_attention` does, for positive feature maps: their sums do not vanish."""
+    """Unroll as `linear_attention` does; use positive feature maps, whose sums do not vanish."""
     weighted, fast = linear_attention(q, k, v, is_first, LinearAttentionState(state.fast_weights))
     ones = torch.ones_like(v[..., :1])
     sums = LinearAttentionState(state.key_sum.unsqueeze(-1))

@@ -1,7 +1,7 @@
-// The LSTM's recurrence on CPUs, for any hidden size: blocks of batch columns, each through all of
-// time on its own thread. What is multiplied with the weights is a tile of registers: four columns
-// by some rows of W forward, where W lies, and by some columns of it backward, from a packed copy;
-// every piece of W serves all columns of a block while it is in the cache.
+// The LSTM's recurrence on CPUs, for any hidden size. Each block of batch columns runs through the
+// whole unroll on its own thread. A product with the weights is computed in tiles of registers:
+// four batch columns by some rows of W forward, in place, and by some columns of W backward, from a
+// packed copy. Every piece of W serves all columns of a block while it is in the cache.
 #include "call.h"
 #include "elementwise.h"
 
@@ -10,16 +10,16 @@ using namespace fastweights;
 constexpr int L = kRegisterBytes / int(sizeof(T));  // lanes in a register
 constexpr int kBatch = 4;                           // rows of a tile: batch columns, or rows of dW
 constexpr int kTile = kRegisters / 8;               // registers along the other axis of a tile
-constexpr int kWide = kTile * L;                    // numbers along it
-constexpr int kBlock = 32;                          // batch columns in a block, at most
-constexpr int kChunk = 128;                         // terms of a sum that are added at a time
+constexpr int kWide = kTile * L;                    // numbers along that axis
+constexpr int kBlock = 32;                          // maximum number of batch columns in a block
+constexpr int kChunk = 128;                         // terms of a sum that are added at once
 using Lane = Row<T, L>;
 
 static int64_t rounded_up(int64_t size, int64_t to) { return (size + to - 1) / to * to; }
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a < b ? b : a; }
 
-// Calls body(first, N) for tiles of `count` rows; N, their rows, is a compile-time kBatch or 1.
+// Calls body(first, N) for tiles of `count` rows; N, a tile's rows, is kBatch or 1 (compile time).
 template <class Body>
 static void in_tiles(int64_t count, Body body) {
   int64_t first = 0;
@@ -35,7 +35,7 @@ struct LstmSizes {
       : time(call.integer()), batch(call.integer()), hidden(call.integer()),
         threads(call.integer()) {}
 
-  // Calls body(first column, their number).
+  // Calls body(first column, number of columns).
   template <class Body>
   void for_each_block(Body body) const {
     int64_t share = rounded_up((batch + threads - 1) / threads, kBatch);
@@ -45,7 +45,7 @@ struct LstmSizes {
   }
 };
 
-// A thread's memory of `size` numbers for one purpose, kept between calls.
+// Per-thread memory of `size` numbers for one purpose, kept between calls.
 template <int purpose>
 static T* memory(int64_t size) {
   static thread_local Buffer<T> numbers;
@@ -76,8 +76,8 @@ static void add_dots(const T* h, int64_t columns, const Tensor<const T>& W, int6
     });
 }
 
-// rows[count][D], a row every `stride` numbers, as strips [count][kWide] one after the other; the
-// last is padded with zeros.
+// Packs rows[count][D], `stride` numbers apart, as consecutive strips [count][kWide]; the last
+// strip is padded with zeros.
 static void pack(const T* rows, int64_t stride, int64_t count, int64_t D, T* strips) {
   for (int64_t d = 0; d < D; d += kWide, strips += count * kWide)
     for (int64_t j = 0; j < count; j++) {
@@ -164,7 +164,7 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
   });
 }
 
-// One column's step back: dz from dh and dc; leaves in dc what goes on to the step before.
+// One step back for one batch column: dz from dh and dc; leaves in dc the earlier step's gradient.
 static void through_gates(const T* gate, const T* before, const T* cell, const T* dh, T* dc, T* dz,
                           int64_t D) {
   for (int64_t d = 0; d < D; d += L) {
@@ -241,10 +241,10 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
     }
   });
 
-  // dW = sum over (t, b) of dz h^T: a thread has its rows of W, and chunk by chunk copies of h and dz.
+  // dW = sum over (t, b) of dz h^T: a thread has its own rows of W and copies h and dz in chunks.
   const int64_t rows = size.time * size.batch, parts = least(size.threads, D);
   parallel_for(parts, size.threads, [&](int64_t part) {
-    const int64_t begin = part * D / parts, end = (part + 1) * D / parts;  // in rows, by four
+    const int64_t begin = part * D / parts, end = (part + 1) * D / parts;  // rows, four at a time
     T* h = memory<0>(kChunk * (strips * kWide + kBatch * (end - begin)));
     T* dz = h + kChunk * strips * kWide;
     std::memset(grad_W.at(4 * begin), 0, 4 * (end - begin) * D * sizeof(T));

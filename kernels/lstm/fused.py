@@ -1,7 +1,7 @@
-"""The LSTM by PyTorch's own kernel (cuDNN's on a GPU), one call whatever the resets.
+"""The LSTM in PyTorch's own kernel (cuDNN's on a GPU), with one call whatever the resets.
 
-The kernel multiplies its input by weights. Here these are the identity, because z is already the
-gates' input; a product with ones and zeros is exact.
+The kernel multiplies its input by weights. Here the weights are the identity, because z is already
+the gates' input. A product with ones and zeros is exact.
 """
 
 from functools import partial
@@ -21,7 +21,7 @@ def unroll(
     state: LSTMState,
     hidden_weights: Float[Tensor, "D4 D"],
 ) -> tuple[Float[Tensor, "T B D"], LSTMState]:
-    """Unroll; equals `reference.unroll`, which runs where it is better. Differentiable once."""
+    """Unroll; equals `reference.unroll`, and calls it where it is better. Differentiable once."""
     if is_for_the_loop(z):
         return reference.unroll(z, is_first, state, hidden_weights)
     weights = [torch.eye(z.shape[-1], dtype=z.dtype, device=z.device), hidden_weights]

@@ -3,7 +3,7 @@
     i, f, g, o = split(z_t + W_h h_{t-1})                    z_t = W_x x_t + b, for all t at once
     c_t = sigmoid(f) * c_{t-1} + sigmoid(i) * tanh(g)          h_t = sigmoid(o) * tanh(c_t)
 
-Gate order and parameter shapes are as in PyTorch. The axis D4 is 4 * D.
+Gate order and parameter shapes follow PyTorch. The axis D4 is 4 * D.
 Source: Hochreiter & Schmidhuber 1997; Gers et al. 2000.
 """
 
@@ -27,7 +27,7 @@ class LSTMState(NamedTuple):
 def step(
     z: Float[Tensor, "B D4"], state: LSTMState, hidden_weights: Float[Tensor, "D4 D"]
 ) -> tuple[Float[Tensor, "B D"], LSTMState]:
-    """Compute one step; z is the input's contribution to the four gates, biases included."""
+    """Compute one step; z is the input's contribution to the four gates, including biases."""
     i, f, g, o = gates(z, state, hidden_weights)
     cell = f * state.cell + i * g
     hidden = o * cell.tanh()

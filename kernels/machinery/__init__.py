@@ -1,1 +1,1 @@
-"""How a recurrence becomes an operation: builds, calls, dispatch, registration with torch."""
+"""Turns recurrences into operations: builds, calls, dispatch and registration with torch."""

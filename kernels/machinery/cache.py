@@ -1,4 +1,4 @@
-"""The folder of compiled kernels, for CPUs and GPUs."""
+"""The cache folder for compiled CPU and GPU kernels."""
 
 import os
 import stat
@@ -25,9 +25,9 @@ def cache_folder() -> Path:
 
 
 def private_cache_folder() -> Path:
-    """Return the cache folder, made if missing, after a check that only this user can write to it.
+    """Create the cache folder if missing, check that only this user can write to it, return it.
 
-    The files in it are run in this process.
+    The check matters because this process runs the files in the folder.
 
     Raises:
         OSError: the folder cannot be created, belongs to another user (except root), or is writable

@@ -1,7 +1,7 @@
-"""Operations made of other operations or of PyTorch's own: the rules of every call, in one place.
+"""Operations composed of other operations or of PyTorch's own: the rules for every call.
 
-A built operation (`machinery/dispatch.py`) checks its arguments, computes in the state's dtype, and
-is not changed by autocast. An `unroll` decorated with `composed` does the same.
+A built operation (`machinery/dispatch.py`) checks its arguments, computes in the state's dtype and
+ignores autocast. An `unroll` decorated with `composed` does the same.
 """
 
 import operator
@@ -24,13 +24,13 @@ def composed(name: str) -> Callable[[Function], Function]:
     """Return a decorator that makes `unroll` the operation `name`.
 
     Its calls raise a one-line `ValueError` for a wrong shape, dtype or device, and a `TypeError`
-    for an argument that is no tensor. Its arguments are cast to float64 if a tensor of the state is
-    float64, and else to float32.
+    for an argument that is not a tensor. Its arguments are cast to float64 if a state tensor is
+    float64, and to float32 otherwise.
     """
 
     def decorate(unroll: Function) -> Function:
         signature = Signature(name, unroll)
-        good: set[tuple[Any, ...]] = set()  # kinds of tensors that are right and need no cast
+        good: set[tuple[Any, ...]] = set()  # tensor kinds that passed the checks and need no cast
 
         @wraps(unroll)
         def call(*args: Any, **options: Any) -> tuple[Any, Any]:
@@ -52,7 +52,7 @@ def composed(name: str) -> Callable[[Function], Function]:
 
 
 def _kinds(tensors: list[Any]) -> tuple[Any, ...]:
-    """Return each tensor's shape, dtype and device; nothing while traced or for other objects."""
+    """Return each tensor's shape, dtype and device; () while traced or for other objects."""
     if is_traced():
         return ()
     try:

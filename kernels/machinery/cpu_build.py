@@ -1,10 +1,10 @@
-"""Compilation of a kernel's C++ source on first use with the system's compiler, and a cache.
+"""Compilation of C++ kernels on first use, with the system's compiler and a cache on disk.
 
-One build is one source, scalar type and padded head size (or number of channels). Its two functions
-are compiled in parallel, in one to two seconds each, into one file each. The cache, under
-FASTWEIGHTS_CACHE (or the user's cache folder), is keyed by everything that a build depends on:
-sources, compiler, flags. The sources' location does not matter, so checkouts share builds. Nothing
-is compiled at import, and nothing needs Python's or torch's headers.
+A build is for one source, scalar type and padded head size (or number of channels). Its two
+functions are compiled in parallel into separate files, which takes one to two seconds each. The
+cache, under FASTWEIGHTS_CACHE (or the user's cache folder), is keyed by everything that a build
+depends on: sources, compiler and flags. The sources' location does not matter, so checkouts share
+builds. Nothing is compiled at import, and Python's and torch's headers are not needed.
 """
 
 import ctypes
@@ -42,9 +42,9 @@ class BuildError(RuntimeError):
 
 
 _saying = threading.Lock()
-_failed: dict[Path, str] = {}  # not tried again for every new shape
+_failed: dict[Path, str] = {}  # not retried for every new shape
 
-# On AMD's cores fused multiply-adds and stores slow each other down (kernels/include/lanes.h).
+# On AMD cores, fused multiply-adds and stores slow each other down (kernels/include/lanes.h).
 SPLIT_WRITES = "-DFASTWEIGHTS_SPLIT_WRITES"
 
 
@@ -71,7 +71,7 @@ def compiler_version(path: str) -> str:
     """Return the compiler's version line, which is part of a build's key.
 
     Raises:
-        BuildError: the file is no program.
+        BuildError: the file cannot be executed.
     """
     try:
         return _output([path, "--version"]).stdout
@@ -80,7 +80,7 @@ def compiler_version(path: str) -> str:
 
 
 def vector_flags(capability: str | None = None) -> tuple[str, ...]:
-    """Return the flags for this processor, as torch sees it (ATEN_CPU_CAPABILITY lowers it)."""
+    """Return flags for the CPU capability that torch reports (ATEN_CPU_CAPABILITY lowers it)."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return ()
     flags = VECTOR_FLAGS.get(capability or torch.backends.cpu.get_cpu_capability(), ())
@@ -89,7 +89,7 @@ def vector_flags(capability: str | None = None) -> tuple[str, ...]:
 
 @cache
 def made_by_amd() -> bool:
-    """Return whether Linux reports an AMD processor; a wrong answer costs some speed."""
+    """Return whether Linux reports an AMD processor; a wrong answer only costs some speed."""
     try:
         return "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -103,12 +103,12 @@ class Library(NamedTuple):
     backward: Callable[[bytes, bytes], None]
 
 
-Lanes = tuple[int, int]  # padded sizes of a head's keys and values; or channels in and out
+Lanes = tuple[int, int]  # padded sizes of a head's keys and values, or input and output channels
 
 
 @cache
 def library(source: Path, scalar: str, lanes: Lanes) -> Library:
-    """Return the kernel, built if it is not in the cache; raise `BuildError` if it cannot be."""
+    """Return the kernel, and build it if it is not cached; raise `BuildError` on failure."""
     with ThreadPoolExecutor(len(Library._fields)) as builders:
         builds = [
             builders.submit(shared_object, source, scalar, lanes, only=name)
@@ -121,7 +121,7 @@ def library(source: Path, scalar: str, lanes: Lanes) -> Library:
 def shared_object(
     source: Path, scalar: str, lanes: Lanes, only: str = "", capability: str | None = None
 ) -> ctypes.CDLL:
-    """Return a source's functions, or `only` one of them; raise `BuildError` on failure."""
+    """Return a source's functions, or just the one named `only`; raise `BuildError` on failure."""
     unwanted = [name for name in Library._fields if only not in ("", name)]
     flags = [
         *("-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-w"),
@@ -142,7 +142,7 @@ def shared_object(
 
 
 def private_cache() -> Path:
-    """Return the folder of the builds; raise `BuildError` if it cannot be used."""
+    """Return the build folder; raise `BuildError` if it cannot be used."""
     try:
         return private_cache_folder()
     except OSError as error:
@@ -150,7 +150,7 @@ def private_cache() -> Path:
 
 
 def _load(source: Path, flags: list[str], built: Path) -> ctypes.CDLL:
-    """Load the library from the cache, and build it if it is missing or damaged."""
+    """Load the library from the cache, building it first if it is missing or damaged."""
     _build_in_turn(source, flags, built)
     try:
         return _opened(built)
@@ -170,13 +170,13 @@ def _opened(built: Path) -> ctypes.CDLL:
 
 
 def _is_cut_short(built: Path) -> bool:
-    """Return whether a library of 64-bit ELF lacks its end, the table of its sections.
+    """Return whether a 64-bit ELF library is truncated: its section table, at the end, is missing.
 
-    Linux maps such a file, and the process dies of SIGBUS. Elsewhere the loader refuses it.
+    Linux maps such a file, and the process dies of SIGBUS. Other systems' loaders refuse it.
     """
     with built.open("rb") as file:
         head = file.read(64)
-    if len(head) < 64 or not head.startswith(b"\x7fELF\x02\x01"):  # 64 bits, little-endian
+    if len(head) < 64 or not head.startswith(b"\x7fELF\x02\x01"):  # 64-bit, little-endian
         return False
     table, size, count = *struct.unpack_from("<Q", head, 40), *struct.unpack_from("<HH", head, 58)
     return table + size * count > built.stat().st_size
@@ -191,7 +191,7 @@ def _build_in_turn(source: Path, flags: list[str], built: Path) -> None:
 
 @contextmanager
 def turn(built: Path) -> Iterator[None]:
-    """Hold a lock, so that one process compiles while others wait for the same build.
+    """Hold a lock so that one process compiles while others wait for the same build.
 
     If files cannot be locked, each process compiles for itself.
     """
@@ -217,7 +217,7 @@ def _key(source: Path, flags: list[str]) -> str:
 
 
 def _build(source: Path, flags: list[str], built: Path) -> None:
-    """Compile to a temporary file and rename it: no process ever sees half a file."""
+    """Compile to a temporary file and rename it, so that no process ever sees a partial file."""
     try:
         built.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(suffix=".so", dir=built.parent)
@@ -226,7 +226,7 @@ def _build(source: Path, flags: list[str], built: Path) -> None:
     os.close(handle)
     try:
         command = [compiler(), *flags, f"-I{HEADERS}", str(source), "-o", name]
-        # clang on macOS has no OpenMP; the kernel then runs on one thread.
+        # Without OpenMP, as with clang on macOS, the kernel runs on one thread.
         if without_threads := _run([*command, "-fopenmp"]):
             if problem := _run(command):
                 raise BuildError(f"{Path(command[0]).name} failed on {source.name}: {problem}")
@@ -252,5 +252,5 @@ def _run(command: list[str]) -> str:
 
 
 def _output(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run a compiler, whose messages may be in any encoding."""
+    """Run a compiler; its messages may be in any encoding."""
     return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)

@@ -1,8 +1,8 @@
-"""Calls of a C++ kernel on CPU tensors: allocates results and passes pointers and strides.
+"""Calls a C++ kernel on CPU tensors: allocates results and passes pointers and strides.
 
-The C side (include/call.h) reads two arrays. The first, the layout, is the same for equal calls:
-the size of each axis letter, the number of threads, the options, and each tensor's rank and
-strides. The second has the addresses of the tensors.
+The C++ side (include/call.h) reads two arrays. The first, the layout, is the same for calls of the
+same kind: the size of each axis letter, the number of threads, the options, and each tensor's rank
+and strides. The second holds the tensors' addresses.
 """
 
 import math
@@ -21,14 +21,14 @@ from fastweights.kernels.machinery.request import Request
 from fastweights.kernels.machinery.signature import REMEMBERED_SHAPES, Axes, Signature, Sizes, shape
 
 LANES = (8, 16, 32, 64, 128)
-WIDEST_SQUARE = 64  # operations with several matrices a head overflow the first-level cache above
-NARROWEST_OBLONG = 16  # fills a register on every machine, for keys and values alike
+WIDEST_SQUARE = 64  # above it, operations with several matrices per head overflow the L1 cache
+NARROWEST_OBLONG = 16  # fills a register on every machine; the same for keys and values
 SCALARS = {torch.float32: "float", torch.float64: "double"}
 # Below this many multiply-adds, waking a second thread costs more than it saves.
 WORK_FOR_THREADS = 100_000
 
 
-# Results, which the kernel must fill completely; tests replace this to prefill them with NaN.
+# The kernel must fill results completely; tests replace this function to prefill them with NaN.
 allocate_like = torch.empty_like
 
 
@@ -37,15 +37,15 @@ Ready = Callable[[Sequence[Tensor]], list[Tensor]]
 
 @dataclass(frozen=True)
 class Plan:
-    """The parts of a call that are equal for one function with the same sizes and options."""
+    """The parts of a call that depend only on the function, sizes and options."""
 
     function: Callable[[bytes, bytes], None]
     sizes: tuple[int, ...]
     options: tuple[int, ...]
     outputs: list[list[int]]
-    absent: tuple[int, ...]  # ranks of outputs that are not needed: null tensors
+    absent: tuple[int, ...]  # ranks of outputs that are not needed, passed as null tensors
     worth_threads: bool
-    scattered: frozenset[int]  # positions of tensors that are read with any stride
+    scattered: frozenset[int]  # positions of tensors that may have any strides
     ready: dict[Any, Ready] = field(default_factory=dict)
 
     def run(self, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -53,7 +53,7 @@ class Plan:
         return self.prepare(tensors)(tensors)
 
     def prepare(self, tensors: Sequence[Tensor]) -> Ready:
-        """Return the call without addresses, for these strides and torch's number of threads."""
+        """Return a call complete but for addresses, for these strides and torch's thread count."""
         key = torch.get_num_threads(), *map(_strides, tensors)
         ready = self.ready.get(key)
         if ready is None:
@@ -102,10 +102,10 @@ class Plan:
 
 
 def _may_be_negated(tensor: Tensor) -> bool:
-    """Return whether a tensor with these strides can be a part of complex numbers.
+    """Return whether a tensor with these strides can be a view of a complex tensor.
 
-    Like `z.conj().imag` it may be stored with the other sign, which its strides do not tell. An
-    axis of size 1 may have any stride.
+    Such a view, for example `z.conj().imag`, may be stored negated, which its strides do not show.
+    An axis of size 1 may have any stride.
     """
     steps = zip(tensor.shape, tensor.stride(), strict=True)
     return all(step % 2 == 0 for size, step in steps if size > 1)
@@ -116,7 +116,7 @@ def _without_gaps(tensors: Sequence[Tensor], gaps: Sequence[int]) -> list[Tensor
 
 
 def _pattern(like: Tensor, size: list[int]) -> Tensor:
-    """Return a tensor without memory: allocating another like it takes half the time."""
+    """Return a tensor without memory as a template, which halves the time of an allocation."""
     pattern = like.new_empty(size)
     pattern.untyped_storage().resize_(0)
     return pattern
@@ -132,13 +132,13 @@ def _dense(size: Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class CpuKernel:
-    """The functions `forward` and `backward` of an operation on CPUs.
+    """The `forward` and `backward` functions of an operation on CPUs.
 
     - saved: tensors that the forward pass keeps for the backward pass, name -> axes.
-    - final: states whose final value the backward pass needs, too.
-    - head_axes: axes that must fit into the kernel's rows; none for a kernel of any size.
+    - final: states whose final values the backward pass needs as well.
+    - head_axes: axes that must fit into the kernel's rows; empty if the kernel takes any size.
     - oblong: pad keys and values to separate sizes (at most 128), not to one size (at most 64).
-    - options: for each option its values, in the order of the C++ enum.
+    - options: the values of each option, in the order of the C++ enum.
     """
 
     signature: Signature
@@ -156,7 +156,7 @@ class CpuKernel:
 
     @property
     def widest(self) -> int:
-        """The largest head size of the kernel."""
+        """The largest head size that the kernel supports."""
         return LANES[-1] if self.oblong else WIDEST_SQUARE
 
     def library(self, dtype: torch.dtype, sizes: Sizes) -> cpu_build.Library:
@@ -168,7 +168,7 @@ class CpuKernel:
         return cpu_build.library(self.source, SCALARS[dtype], (keys, values))
 
     def why_not(self, request: Request) -> str | None:
-        """Return why this kernel cannot take such a call; None if it can, after building it."""
+        """Return why this kernel cannot run such a call; None if it can, after building it."""
         if request.device.type != "cpu":
             return f"the tensors are on {request.device}"
         for axis in self.head_axes:
@@ -183,7 +183,7 @@ class CpuKernel:
         return None
 
     def forward(self, *call: Any) -> list[Tensor]:
-        """Return y, the final state and the tensors that the backward pass needs."""
+        """Return y, the final state and the tensors saved for the backward pass."""
         return self._run("forward", call, len(self.signature.arguments))
 
     def backward(self, *call: Any) -> list[Tensor]:
@@ -196,7 +196,7 @@ class CpuKernel:
         return self.plan(function, call[0].dtype, sizes, call[tensors:]).run(call[:tensors])
 
     def plan(self, function: str, dtype: torch.dtype, sizes: Sizes, options: Sequence[Any]) -> Plan:
-        """Return the plan of `forward`, `backward`, or `infer`: forward without saving."""
+        """Return the plan of `forward`, `backward` or `infer` (forward without saving)."""
         key = function, dtype, *options
         plan = sizes.plans.get(key)
         if plan is None:
@@ -227,7 +227,7 @@ class CpuKernel:
 
     @cached_property
     def _scattered(self) -> frozenset[int]:
-        """Return positions read with any stride; all others need a contiguous last axis."""
+        """Return positions of tensors with any strides; all others need a contiguous last axis."""
         last = [argument.axes[-1] for argument in self.signature.arguments]
         return frozenset(i for i, axis in enumerate(last) if not set(axis) & set("KVD"))
 

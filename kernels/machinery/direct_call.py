@@ -1,4 +1,4 @@
-"""C++ kernels that are not recurrences: whether a kernel may run here, and its call."""
+"""C++ kernels that are not recurrences: checks of whether one can run here, and calls."""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -16,9 +16,9 @@ ANY_SIZE = 16, 16  # for a kernel whose build does not depend on sizes
 
 
 def library(source: str, dtype: torch.dtype, lanes: cpu_build.Lanes) -> cpu_build.Library:
-    """Return the kernel, built if necessary; raise `BuildError` if it cannot be built.
+    """Return the kernel, and build it if necessary; raise `BuildError` on failure.
 
-    `source` is a path below `kernels/`, as a string, which compiled graphs treat as a constant.
+    `source`, a path below `kernels/`, is a string because compiled graphs treat it as a constant.
     """
     return cpu_build.library(_path(source), SCALARS[dtype], lanes)
 
@@ -35,12 +35,12 @@ def is_there(source: str, dtype: torch.dtype, lanes: cpu_build.Lanes) -> bool:
     return may_run(source.split("/")[-2], "cpu", lambda: why_not(source, dtype, lanes))
 
 
-# A compiled graph keeps the answer, as in kernels/machinery/dispatch.py.
+# A compiled graph treats the answer as a constant, as in kernels/machinery/dispatch.py.
 is_there._dynamo_marked_constant = True
 
 
 def may_run(name: str, backend: str, why_not: Callable[[], str]) -> bool:
-    """Return whether the backend is selected and `why_not` is empty; else report it once."""
+    """Return whether the backend is selected and `why_not()` is ""; if not, log why, once."""
     if requested_backend() not in ("auto", backend):
         return False
     if problem := why_not():
@@ -50,7 +50,7 @@ def may_run(name: str, backend: str, why_not: Callable[[], str]) -> bool:
 
 @cache
 def why_not(source: str, dtype: torch.dtype, lanes: cpu_build.Lanes) -> str:
-    """Return why the kernel cannot be built here; "" if it can. Tried once."""
+    """Return why the kernel cannot be built here; "" if it can. The build is tried only once."""
     try:
         library(source, dtype, lanes)
     except (cpu_build.BuildError, OSError) as error:
@@ -61,7 +61,7 @@ def why_not(source: str, dtype: torch.dtype, lanes: cpu_build.Lanes) -> str:
 def call(
     function: Callable[[bytes, bytes], None], sizes: Sequence[int], tensors: Sequence[Tensor | None]
 ) -> None:
-    """Pass sizes, torch's number of threads, and addresses; None is a null pointer."""
+    """Call with sizes, torch's number of threads and addresses; None becomes a null pointer."""
     layout = struct.pack(f"{len(sizes) + 1}q", *sizes, torch.get_num_threads())
     addresses = (0 if tensor is None else tensor.data_ptr() for tensor in tensors)
     function(layout, struct.pack(f"{len(tensors)}q", *addresses))

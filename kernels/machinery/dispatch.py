@@ -1,8 +1,8 @@
-"""The choice of a recurrence's backend: each recurrence is an `Operation` with named backends.
+"""Choice of a recurrence's backend. Each recurrence is an `Operation` with named backends.
 
-`auto` takes the fastest backend that supports the call, and logs once if this is not the device's
-own kernel. The environment variable FASTWEIGHTS_BACKEND forces a backend for a process, and
-`with backend("reference"):` for a block of code.
+`auto` selects the fastest backend that supports the call, and logs once if this is not the device's
+own kernel. The environment variable FASTWEIGHTS_BACKEND forces a backend for the whole process, and
+`with backend("reference"):` forces one for a block of code.
 """
 
 import logging
@@ -34,7 +34,7 @@ BACKENDS = ("auto", "reference", "chunked", "cpu", "cuda")
 FASTEST_FIRST = ("cuda", "cpu", "chunked", "reference")
 OF_ONE_DEVICE = ("cuda", "cpu")
 ENVIRONMENT_VARIABLE = "FASTWEIGHTS_BACKEND"
-# With fewer steps the chunked form is no faster than the loop.
+# For shorter unrolls the chunked form is no faster than the loop.
 SHORTEST_CHUNKED_UNROLL = 8
 
 log = logging.getLogger("fastweights")
@@ -46,7 +46,7 @@ _forced: ContextVar[str | None] = ContextVar("forced_backend", default=None)
 
 
 def check_backend(name: str) -> str:
-    """Return `name`; raise a `ValueError` that lists the known backends if it is unknown."""
+    """Return `name`; if it is unknown, raise a `ValueError` that lists the known backends."""
     if name not in BACKENDS:
         raise ValueError(unknown_name("kernel backend", name, BACKENDS))
     return name
@@ -70,7 +70,7 @@ def use_backend(name: str) -> None:
 
 @contextmanager
 def restoring_backend() -> Iterator[None]:
-    """Undo at the end of the block, or of the decorated function, what `use_backend` sets in it."""
+    """Undo any `use_backend` inside the block or decorated function when it ends."""
     before = os.environ.get(ENVIRONMENT_VARIABLE)
     try:
         yield
@@ -83,7 +83,7 @@ def restoring_backend() -> Iterator[None]:
 
 
 def requested_backend() -> str:
-    """Return the innermost `with backend(...)`, else the environment variable, else `auto`."""
+    """Return the innermost `with backend(...)`, or else the environment variable, or `auto`."""
     return _forced.get() or _environment()
 
 
@@ -94,7 +94,7 @@ def _environment() -> str:
 
 @runtime_checkable
 class Backend(Protocol):
-    """One implementation of an operation, on tensors in the order of `Signature.arguments`."""
+    """An implementation of an operation. Takes tensors in the order of `Signature.arguments`."""
 
     def why_not(self, request: Request) -> str | None:
         """Return why such a call cannot run here, in one line; None if it can."""
@@ -107,7 +107,7 @@ class Backend(Protocol):
 
 @runtime_checkable
 class Preparing(Protocol):
-    """A CPU backend that can prepare a call for tensors of the same kind."""
+    """A CPU backend that can prepare calls for tensors of one kind."""
 
     def prepare(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes, gradient: bool
@@ -117,7 +117,7 @@ class Preparing(Protocol):
 
 @dataclass(frozen=True)
 class PyTorch:
-    """A backend made of PyTorch's operations: any size, and any device unless `device` is set."""
+    """A backend in plain PyTorch, for any size, and for any device unless `device` is set."""
 
     signature: Signature
     function: Function
@@ -135,17 +135,17 @@ class PyTorch:
     def run(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
     ) -> Sequence[Tensor]:
-        """Run the function on the tensors: y and the final state's tensors."""
+        """Run the function on the tensors; return y and the final state's tensors."""
         y, state = self.function(*self.signature.unflatten(tensors, options))
         return y, *state
 
 
 @dataclass(frozen=True)
 class Operation:
-    """A recurrence over [T, B, ...] inputs with `is_first` and a state, in one or more backends.
+    """A recurrence over [T, B, ...] inputs with `is_first` and a state, with one or more backends.
 
-    The call is the reference's: `operation(*inputs, is_first, state, ...) -> (y, state)`. Computes
-    in the state's dtype (float32 in training, float64 in gradient checks), also under autocast.
+    Called like its reference: `operation(*inputs, is_first, state, ...) -> (y, state)`. Computes in
+    the state's dtype (float32 in training, float64 in gradient checks), even under autocast.
     """
 
     signature: Signature
@@ -164,13 +164,13 @@ class Operation:
     def request(
         self, device: torch.device, dtype: torch.dtype, sizes: Sizes, options: Sequence[Any] = ()
     ) -> Request:
-        """Return the description of a call; `options` in order, or none for the defaults."""
+        """Return the description of a call; `options` are in order, or empty for the defaults."""
         names = self.signature.options
         values = options or names.values()
         return Request(device, dtype, sizes, dict(zip(names, values, strict=True)))
 
     def choose(self, request: Request) -> str:
-        """Return the name of the backend that such a call takes now."""
+        """Return the name of the backend that such a call would use now."""
         self._check_options(request.options)
         wanted = requested_backend()
         if wanted != "auto":
@@ -229,7 +229,7 @@ class Operation:
         return y, self.signature.make_state(state)
 
     def _prepare(self, key: Any, tensors: list[Tensor], options: list[Any]) -> Prepared | None:
-        """Keep a prepared call, if the tensors need no casts."""
+        """Prepare a call and keep it, if the tensors need no casts."""
         sizes, given = self.signature.check(tensors), list(tensors)
         cast = any(a is not b for a, b in zip(self.signature.cast(given), tensors, strict=True))
         backend = self.backends[self._choose_once(given[-1], sizes, options)]
@@ -254,7 +254,7 @@ class Operation:
 
     def _choose_once(self, state: Tensor, sizes: Sizes, options: Sequence[Any]) -> str:
         if is_traced():
-            # `index` also turns a symbolic size of a compiled graph into a number; `int` does not.
+            # Unlike `int`, `index` also turns a compiled graph's symbolic size into a number.
             heads = [(a, operator.index(size)) for a, size in sizes.items() if a in "KVD"]
             call = state.device.type, state.dtype, tuple(options)
             return _choose_while_tracing(self.name, *call, *heads)
@@ -269,17 +269,17 @@ class Operation:
 def _choose_while_tracing(
     name: str, device: str, dtype: torch.dtype, options: tuple[Any, ...], *heads: tuple[str, int]
 ) -> str:
-    """Return the choice for a compiled graph, which may serve any number of steps: for many."""
+    """Return the choice for a compiled graph: as for a long unroll, since T may be anything."""
     sizes = Sizes({**dict.fromkeys("TBH", SHORTEST_CHUNKED_UNROLL), **dict(heads)})
     operation = _operations[name]
     return operation.choose(operation.request(torch.device(device), dtype, sizes, options))
 
 
-# As torch.compiler.assume_constant_result does, without importing the compiler in every process.
+# Same effect as torch.compiler.assume_constant_result, without importing the compiler everywhere.
 _choose_while_tracing._dynamo_marked_constant = True
 
 
 @cache
 def say_once(line: str) -> None:
-    """Log a line, once in a process."""
+    """Log a line, once per process."""
     log.warning(line)

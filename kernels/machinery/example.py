@@ -1,7 +1,7 @@
-"""Random calls of an operation, like those of a trained model, for tests and benchmarks.
+"""Random arguments for an operation, like a trained model's, for tests and benchmarks.
 
-Keys and queries are positive and sum to one, strengths and decays are in (0, 1), shared weights are
-small.
+Keys and queries are positive and sum to one, strengths and decays are in (0, 1), and shared weights
+are small.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ class Example:
         return [y, *state]
 
     def gradients(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
-        """Return the gradients of a fixed random weighting of all outputs, final state included."""
+        """Return the gradients of a fixed random weighted sum of all outputs and final states."""
         generator = torch.Generator().manual_seed(1)
         weights = [_normal(output.shape, generator).to(output) for output in outputs]
         return list(torch.autograd.grad(outputs, inputs, weights, materialize_grads=True))
@@ -70,11 +70,11 @@ def make(
     seed: int = 0,
     **options: Any,
 ) -> Example:
-    """Return a float64 call.
+    """Return a random float64 call.
 
     Args:
         operation: the operation.
-        sizes: T, B, H, K, V and D; the operation uses its own letters.
+        sizes: T, B, H, K, V and D; the operation uses only the letters in its signature.
         is_first: bool [T, B], or a function of T and B; None for no reset.
         seed: seed of the random tensors.
         options: the operation's options.

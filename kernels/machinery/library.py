@@ -1,16 +1,16 @@
-"""One differentiable function from a backend's two plain functions.
+"""Makes one differentiable function from a backend's two plain functions.
 
     forward(*inputs, *weights, is_first, *state, *options) -> (y, *final_state, *saved)
     backward(*inputs, *weights, is_first, *state, *saved, grad_y, *grad_final_state, *options)
         -> the gradients of inputs, weights and state, in that order
 
-The gradient of an unused final state has no elements and a null pointer, to avoid zeros in memory.
+The gradient of an unused final state has no elements and a null pointer, so no zeros are allocated.
 
-Both become `torch.library` operators with fakes, so `torch.compile` and other tracers keep them
-whole, forward and backward. Calls from Python use an autograd function instead, which also accepts
-functions prepared for one kind of call. Operators written in Python take 0.2 ms longer forward
-and backward, a tenth of the time of an unroll of DeltaNet.
-The tensors have one dtype and are on one device: `dispatch` casts before it calls.
+Both functions become `torch.library` operators with fakes, so `torch.compile` and other tracers
+treat each as a single operator. Calls from Python use an autograd function instead, which also
+accepts functions prepared for one kind of call. Operators written in Python would take 0.2 ms
+longer forward and backward, a tenth of the time of a DeltaNet unroll.
+All tensors have one dtype and are on one device: `dispatch` casts them before the call.
 """
 
 import operator
@@ -37,15 +37,15 @@ _requires_grad = operator.attrgetter("requires_grad")
 
 
 def wants_gradient(tensors: Sequence[Tensor]) -> bool:
-    """Return whether a call must be recorded; if not, as in acting, nothing is saved."""
+    """Return whether autograd must record a call; if not, as while acting, nothing is saved."""
     return torch.is_grad_enabled() and any(map(_requires_grad, tensors))
 
 
 class Differentiable(NamedTuple):
-    """Two ways to (y, *final_state): an operator for tracers, and an autograd function for Python.
+    """Two functions that return (y, *final_state): `traced` for tracers, `recorded` for Python.
 
-    `traced(tensors, options)` raises `RuntimeError` for forward-mode derivatives;
-    `recorded(forward, backward, options, *tensors)`.
+    `traced(tensors, options)` is an operator, which raises `RuntimeError` for forward-mode
+    derivatives; `recorded(forward, backward, options, *tensors)` is an autograd function.
     """
 
     traced: Callable[[Sequence[Tensor], Sequence[Any]], Sequence[Tensor]]
@@ -65,10 +65,10 @@ def register(
     Args:
         signature: the operation's signature.
         backend: "cpu" or "cuda".
-        forward: see the module.
-        backward: see the module.
+        forward: see the module docstring.
+        backward: see the module docstring.
         saved: name -> axes of the last results of `forward`.
-        final: states whose final value `backward` needs, too, after the saved tensors.
+        final: states whose final values `backward` also takes, after the saved tensors.
     """
     passes = _Passes.of(signature, saved, final)
     name, arguments = f"{signature.name}_{backend}", signature.arguments
@@ -89,8 +89,8 @@ class _Passes(NamedTuple):
     """The tensors that an operation's forward pass hands to its backward pass."""
 
     signature: Signature
-    kept: list[Argument]  # the last results of forward, for backward only
-    finals: list[int]  # positions among the results of the final states that backward needs, too
+    kept: list[Argument]  # the last results of forward, used only by backward
+    finals: list[int]  # positions, among the results, of final states that backward needs
 
     @classmethod
     def of(cls, signature: Signature, saved: Mapping[str, str], final: Sequence[str]) -> "_Passes":
@@ -102,7 +102,7 @@ class _Passes(NamedTuple):
 
     @property
     def outputs(self) -> int:
-        """The number of results that a caller gets: y, and the final state's tensors."""
+        """The number of results returned to the caller: y and the final state's tensors."""
         return 1 + len(self.signature.state)
 
     @property
@@ -120,7 +120,7 @@ class _Passes(NamedTuple):
         ctx.set_materialize_grads(False)
 
     def all_tensors(self, ctx: Any, grads: Sequence[Tensor | None]) -> list[Tensor]:
-        """Return the tensors that `backward` takes."""
+        """Return the tensors to pass to `backward`."""
         tensors, (grad_y, *grad_states) = [*ctx.saved_tensors], grads[: self.outputs]
         like = tensors[0]
         tensors.append(like.new_zeros(ctx.shapes[0]) if grad_y is None else grad_y)
@@ -129,7 +129,7 @@ class _Passes(NamedTuple):
         return tensors
 
     def in_place(self, found: Sequence[Tensor]) -> list[Tensor | None]:
-        """Return the gradient of each argument."""
+        """Return one gradient per argument, None where there is none."""
         gradients: list[Tensor | None] = [None] * len(self.signature.arguments)
         for position, gradient in zip(self.signature.differentiable, found, strict=True):
             gradients[position] = gradient
@@ -213,7 +213,7 @@ def _fake(name: str, signature: Signature, results: Sequence[Argument]) -> None:
 
 
 def _refuse_tangents(operation: str, tensors: Sequence[Tensor]) -> None:
-    """Raise an error for forward-mode derivatives, which torch would drop silently."""
+    """Raise an error for forward-mode derivatives, which torch would silently drop."""
     if torch.compiler.is_compiling() or forward_ad._current_level < 0:
         return
     if any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
@@ -230,7 +230,7 @@ def _has_no_tangents(operation: str) -> typing.NoReturn:
 def _differentiable(
     name: str, setup: Callable[..., None], differentiate: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Give an operator its derivative; return a callable that works under `torch.func`, too.
+    """Register an operator's derivative; return a callable that also works under `torch.func`.
 
     The transforms of `torch.func` use an autograd function's derivative, not an operator's.
     """
@@ -244,7 +244,7 @@ def _differentiable(
         forward = staticmethod(lambda *call: called(*call))
         setup_context = staticmethod(setup)
         backward = staticmethod(differentiate)
-        # Of a gradient, as in `torch.func.hessian`.
+        # Called for tangents of a gradient, as in `torch.func.hessian`.
         jvp = staticmethod(lambda ctx, *tangents: _has_no_tangents(name))
 
     def call(*arguments: Any) -> Any:
@@ -256,7 +256,7 @@ def _differentiable(
 
 
 def keep_nothing(ctx: Any, inputs: Sequence[Any], output: Tensor | Sequence[Tensor]) -> None:
-    """Save nothing for the backward pass: the setup of a function that is not differentiated."""
+    """Save nothing for the backward pass: the setup for functions that have no derivative."""
 
 
 def refuse_to_differentiate(operation: str) -> Callable[..., typing.NoReturn]:

@@ -1,6 +1,6 @@
-"""Construction of an operation from its reference, its chunked form and its compiled kernels.
+"""Builds an operation from its reference, its chunked form and its compiled kernels.
 
-Nothing is compiled here and no GPU is asked for, until a call needs it.
+Nothing is compiled and no GPU is queried until a call needs it.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from fastweights.kernels.machinery.signature import Function, Signature, Sizes, 
 
 @dataclass(frozen=True)
 class Cpu:
-    """The C++ kernel as a backend; calls without gradients, as in acting, go straight to C."""
+    """The C++ kernel as a backend. Calls without gradients, as while acting, go straight to C++."""
 
     kernel: CpuKernel
     differentiable: library.Differentiable
@@ -31,7 +31,7 @@ class Cpu:
     def run(
         self, tensors: Sequence[Tensor], options: Sequence[Any], sizes: Sizes
     ) -> Sequence[Tensor]:
-        """Run the kernel: y and the final state's tensors, differentiable."""
+        """Run the kernel; return y and the final state's tensors, differentiable."""
         if is_traced():
             return self.differentiable.traced(tensors, options)
         return self.prepare(tensors, options, sizes, library.wants_gradient(tensors))(tensors)
@@ -63,9 +63,9 @@ def build_operation(
     chunked: Function | None = None,
     on_cuda: Function | None = None,
 ) -> Operation:
-    """Return an operation whose C++ source is `<name>/cpu.cpp`; for the options see `CpuKernel`.
+    """Return an operation whose C++ source is `<name>/cpu.cpp`; see `CpuKernel` for the options.
 
-    If there is a `<name>/cuda.py`, it is the CUDA backend; `on_cuda` is a form in PyTorch.
+    `<name>/cuda.py`, if it exists, is the CUDA backend; `on_cuda` is a plain PyTorch form instead.
     """
     signature = Signature(name, reference)
     folder = cpu_build.KERNELS / name

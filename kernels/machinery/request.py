@@ -1,4 +1,4 @@
-"""The description of a call, by which backends say whether they support it."""
+"""The description of a call, from which a backend decides whether it supports the call."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from fastweights.kernels.machinery.signature import Sizes
 
 @dataclass(frozen=True)
 class Request:
-    """A call on `device`, with a state of `dtype`; its sizes by axis letter, its options by name.
+    """A call on `device` with a state of `dtype`. Sizes are by axis letter, options by name.
 
     Inputs of other dtypes are cast beforehand.
     """

@@ -1,7 +1,7 @@
-"""The arguments of an operation, read from the annotations of its reference's `unroll`.
+"""The arguments of an operation, read from the type annotations of its reference's `unroll`.
 
-Shapes are written once, in these annotations. They give the checks, whose messages name the
-argument, the order of tensors for every compiled backend, and the shapes of results.
+Shapes are written only once, in these annotations. They determine the argument checks (whose
+messages name the argument), the order of tensors for every compiled backend and the result shapes.
 """
 
 import inspect
@@ -22,16 +22,16 @@ from torch.autograd import forward_ad
 Axes = tuple[str, ...]
 Function = Callable[..., tuple[Tensor, Any]]  # an unrolled recurrence: returns y and the state
 REMEMBERED_SHAPES = 1024
-# "D4" for 4 * D: for annotations that jaxtyping reads before it knows D.
+# "D4" means 4 * D, for annotations that jaxtyping reads before it knows D.
 _MULTIPLE = re.compile(r"^([A-Z])(\d+)$")
 _shape_of = operator.attrgetter("shape")
 _host = threading.local()
 
 
 def may_wait(tensor: Tensor) -> bool:
-    """Return whether the host may read `tensor`: not while a graph is traced or recorded.
+    """Return whether the host may read `tensor`; false while a graph is traced or recorded.
 
-    A tensor on the device `meta` has no data to read.
+    Tensors on the `meta` device have no data to read.
     """
     if is_traced() or getattr(_host, "may_not_wait", False) or tensor.is_meta:
         return False
@@ -40,7 +40,7 @@ def may_wait(tensor: Tensor) -> bool:
 
 @contextmanager
 def without_waiting() -> Iterator[None]:
-    """Make `may_wait` false in this thread: kernels choose as in the recording of a CUDA graph."""
+    """Make `may_wait` false in this thread, as it is while a CUDA graph is being recorded."""
     before = getattr(_host, "may_not_wait", False)
     _host.may_not_wait = True
     try:
@@ -52,8 +52,8 @@ def without_waiting() -> Iterator[None]:
 def is_traced() -> bool:
     """Return whether something other than plain eager autograd observes this call.
 
-    A call of a C function is invisible to `torch.compile`, `torch.jit.trace`, dispatch modes (as of
-    `make_fx` and fake tensors), `torch.func` and forward-mode derivatives: they need an operator.
+    Direct C calls are invisible to `torch.compile`, `torch.jit.trace`, dispatch modes (`make_fx`,
+    fake tensors), `torch.func` and forward-mode derivatives. All of these need an operator.
     """
     return (
         torch.compiler.is_compiling()  # first: dynamo knows the answer and skips the rest
@@ -67,7 +67,7 @@ def is_traced() -> bool:
 def is_watched(grads: Sequence[Tensor | None]) -> bool:
     """Return whether a backward pass with these gradients is differentiated, traced or batched.
 
-    `is_grads_batched` of `torch.autograd.grad` passes tensors without data.
+    With `is_grads_batched`, `torch.autograd.grad` passes tensors without data.
     """
     return torch.is_grad_enabled() or is_traced() or any(map(_is_batched, grads))
 
@@ -76,14 +76,14 @@ def _is_batched(grad: Tensor | None) -> bool:
     return grad is not None and torch._C._functorch.is_legacy_batchedtensor(grad)
 
 
-# Bound once: they run in every call while acting, where attribute look-ups take longer than they.
+# Bound once: they run in every call while acting, and looking them up costs more than calling them.
 _is_tracing = torch._C._is_tracing
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 in_functorch = torch._C._are_functorch_transforms_active
 
 
 class Sizes(dict[str, Any]):
-    """The size of each axis letter; `plans` caches the work of backends for these sizes."""
+    """The size of each axis letter. Backends cache their plans for these sizes in `plans`."""
 
     __slots__ = ("plans",)
 
@@ -106,7 +106,7 @@ def shape(axes: Axes, sizes: dict[str, Any]) -> list[Any]:
 
 
 def _calculated(axis: str, sizes: dict[str, Any]) -> Any:
-    """Evaluate a sum of products of letters and numbers, in steps that torch.compile can trace."""
+    """Evaluate a sum of products of letters and numbers with code that torch.compile can trace."""
     total = 0
     for term in axis.split("+"):
         product = 1
@@ -117,7 +117,7 @@ def _calculated(axis: str, sizes: dict[str, Any]) -> Any:
 
 
 def _tensors(name: str, annotation: Any) -> list[Argument]:
-    """Return the tensors of one parameter: itself, or the fields of a NamedTuple."""
+    """Return the tensors of one parameter: the parameter itself, or a NamedTuple's fields."""
     if hasattr(annotation, "dim_str"):
         axes = annotation.dim_str.split()
         return [Argument(name, tuple(_MULTIPLE.sub(r"\2*\1", axis) for axis in axes))]
@@ -136,7 +136,7 @@ class Signature:
     _seen: dict[tuple[torch.Size, ...], Sizes] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        # Compute these now: torch.compile can trace their use, but not their first computation.
+        # Compute these now: torch.compile can trace reading them, but not computing them.
         for name, value in vars(type(self)).items():
             if isinstance(value, cached_property):
                 getattr(self, name)
@@ -152,7 +152,7 @@ class Signature:
 
     @cached_property
     def inputs(self) -> list[Argument]:
-        """The arguments before `is_first`, with one row a step."""
+        """The arguments before `is_first`, with one row per step."""
         names = self.parameters[: self.parameters.index("is_first")]
         return [argument for name in names for argument in _tensors(name, self._hints[name])]
 
@@ -164,13 +164,13 @@ class Signature:
 
     @cached_property
     def weights(self) -> list[Argument]:
-        """The tensors that all steps and batch columns share."""
+        """The tensors shared by all steps and batch columns."""
         names = self.weight_parameters
         return [argument for name in names for argument in _tensors(name, self._hints[name])]
 
     @cached_property
     def is_first(self) -> list[Argument]:
-        """The argument `is_first`, as a list."""
+        """The argument `is_first`, as a one-element list."""
         return _tensors("is_first", self._hints["is_first"])
 
     @cached_property
@@ -202,7 +202,7 @@ class Signature:
 
     @cached_property
     def differentiable(self) -> list[int]:
-        """Positions of the tensors that have a gradient: all but is_first."""
+        """Positions of the tensors that have a gradient: all except `is_first`."""
         return [i for i in range(len(self.arguments)) if i != self.is_first_position]
 
     def flatten(self, args: Sequence[Any], options: dict[str, Any]) -> tuple[list[Any], list[Any]]:
@@ -233,12 +233,12 @@ class Signature:
 
     @cached_property
     def _call_shape(self) -> tuple[int, int, list[tuple[str, Any]]]:
-        """The number of inputs, of arguments that hold tensors, and the options' defaults."""
+        """The numbers of inputs and of tensor arguments, and the options' defaults."""
         count = len(self.inputs)
         return count, count + 2 + len(self.weight_parameters), list(self.options.items())
 
     def unflatten(self, tensors: Sequence[Tensor], options: Sequence[Any]) -> list[Any]:
-        """Return the reference's positional arguments, from the tensors and options in order."""
+        """Return the reference's positional arguments, given the tensors and options in order."""
         inputs, weights = len(self.inputs), len(self.weights)
         remaining = iter(tensors[inputs : inputs + weights])
         groups = []
@@ -250,7 +250,7 @@ class Signature:
         return [*tensors[:inputs], is_first, self.make_state(state), *groups, *options]
 
     def make_state(self, tensors: Sequence[Tensor]) -> Any:
-        """Return the state that these tensors are the fields of."""
+        """Return the state with these tensors as its fields."""
         return self._state_type(*tensors)
 
     @cached_property
@@ -258,7 +258,7 @@ class Signature:
         return self._hints["state"]
 
     def check(self, tensors: Sequence[Tensor]) -> Sizes:
-        """Return the size of each axis letter; raise a `ValueError` that names a wrong argument."""
+        """Return the size of each axis letter; raise a `ValueError` naming a wrong argument."""
         if is_traced():
             return self.sizes(tensors)
         key = (*map(_shape_of, tensors),)
@@ -271,7 +271,7 @@ class Signature:
         return sizes
 
     def sizes(self, tensors: Sequence[Tensor]) -> Sizes:
-        """As `check`, but without a cache: works on symbolic shapes."""
+        """Like `check`, but without a cache, so that symbolic shapes work."""
         sizes = Sizes()
         for argument, tensor in zip(self.arguments, tensors, strict=True):
             if tensor.ndim != len(argument.axes):
@@ -285,11 +285,11 @@ class Signature:
         return sizes
 
     def cast(self, tensors: list[Tensor]) -> list[Tensor]:
-        """Return the tensors in the computation's dtype; raise `ValueError` for mixed devices.
+        """Cast the tensors to the dtype of the computation; raise `ValueError` for mixed devices.
 
-        The dtype is float64 if a tensor of the state is float64, and float32 otherwise: the state
-        is never kept in half precision. Arguments that are not of a floating dtype are refused,
-        too.
+        The dtype is float64 if a state tensor is float64, and float32 otherwise: the state is never
+        kept in half precision. Also raise `ValueError` if `is_first` is not bool, or if another
+        argument is not floating-point.
         """
         device, state = tensors[0].device, tensors[self.is_first_position + 1 :]
         is_double = any(tensor.dtype is torch.float64 for tensor in state)
@@ -307,7 +307,7 @@ class Signature:
         return tensors
 
     def check_tensors(self, tensors: Sequence[Any]) -> None:
-        """Raise a `TypeError` that names an argument that is no tensor."""
+        """Raise a `TypeError` that names the first argument that is not a tensor."""
         for argument, tensor in zip(self.arguments, tensors, strict=False):
             if not isinstance(tensor, Tensor):
                 kind = type(tensor).__name__

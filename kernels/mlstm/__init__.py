@@ -1,4 +1,4 @@
-"""The matrix memory of xLSTM: C_t = f_t C_{t-1} + i_t k_t v_t^T, read divided by its keys' sum.
+"""xLSTM's matrix memory: C_t = f_t C_{t-1} + i_t k_t v_t^T; reads are normalised by the key sum.
 
 `reference.py` defines it. Source: Beck et al. 2024, eqs. 19-27.
 """

@@ -1,7 +1,7 @@
-"""The mLSTM as gated linear attention: first its scale, then the memory and the sum of its keys.
+"""The mLSTM as gated linear attention: first the scale, then the memory and the sum of keys.
 
-The scale m_t depends on the gates only, so it is computed before the memory is unrolled. The key
-sum is a memory of one row, written with a key of 1 and read with a query of 1.
+The scale m_t depends only on the gates, so it is computed before the memory is unrolled. The key
+sum is a memory with one row, written with a key of 1 and read with a query of 1.
 """
 
 import torch
@@ -47,8 +47,8 @@ def log_scales(
 ) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "T B H"]]:
     """Return m_{t-1} (0 at a first row) and m_t for every row.
 
-    m_t = max(log_forget_t + m_{t-1}, log_input_t, 0) is computed by doubling. The effect of 1, 2,
-    4, ... rows of one episode on the scale is again a sum and a maximum.
+    m_t = max(log_forget_t + m_{t-1}, log_input_t, 0) is computed by doubling. The combined
+    effect of 1, 2, 4, ... rows of an episode on the scale is again a sum and a maximum.
     """
     least, fresh = log_input.clamp(min=0), is_first.unsqueeze(-1)
     given = torch.cat([initial.unsqueeze(0), torch.zeros_like(least)])[:-1]

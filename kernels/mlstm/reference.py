@@ -1,9 +1,9 @@
-"""The matrix memory of xLSTM (mLSTM): linear attention with unbounded gates, stored with a scale.
+"""xLSTM's matrix memory (mLSTM): linear attention with unbounded gates, stored with a scale.
 
     C_t = f_t C_(t-1) + i_t k_t v_t^T,   n_t = f_t n_(t-1) + i_t k_t
     y_t = o_t * C_t^T q_t / max(|n_t . q_t|, 1)
 
-The input gate is an exponential and has no bound, so C and n are stored divided by exp(m_t):
+The input gate is an exponential and thus unbounded, so C and n are stored divided by exp(m_t):
 
     m_t = max(log f_t + m_(t-1), log i_t, 0),   W_t = C_t exp(-m_t),   s_t = n_t exp(-m_t)
     y_t = o_t * W_t^T q_t / max(|s_t . q_t|, exp(-m_t))
@@ -35,7 +35,7 @@ def divided(
     weight: Float[Tensor, "*batch H"],
     log_scale: Float[Tensor, "*batch H"],
 ) -> Float[Tensor, "*batch H V"]:
-    """Return the memory's answer divided by s_t . q_t, or by a lower bound."""
+    """Return the memory's output divided by |s_t . q_t|, or by its lower bound exp(-m_t)."""
     return answer / torch.maximum(weight.abs(), (-log_scale).exp()).unsqueeze(-1)
 
 

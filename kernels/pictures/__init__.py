@@ -1,4 +1,4 @@
-"""CPU kernels of the image stem: convolutions, pooling, residual units."""
+"""Kernels of the image stem: convolutions, pooling and residual units."""
 
 from fastweights.kernels.pictures.pixels import as_numbers
 

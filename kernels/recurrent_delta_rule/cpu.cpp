@@ -7,7 +7,7 @@
 using namespace fastweights;
 using R = Row<T, P>;
 
-// A head's recurrent weights; transposed for the way back.
+// A head's recurrent weights, transposed for the backward pass.
 struct SlowNet {
   Matrix<T, P> query, key, value;
   R strength;
@@ -42,7 +42,7 @@ struct Forward {
   SlowNet net;
 };
 
-// What a step leaves for the gradients of the recurrent weights.
+// What a step saves for the gradients of the recurrent weights.
 struct Left {
   R heard, dq, dk, dv;
   T dbeta;
@@ -116,7 +116,7 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
   Sizes size(call);
   auto map = FeatureMap(call.integer());
   const T largest = T(largest_strength(call.integer()));
-  for (int input = 0; input < 4; input++) call.tensor<const T>();  // not needed: see the saved ones
+  for (int input = 0; input < 4; input++) call.tensor<const T>();  // unneeded: see the saved ones
   Weights weights(call);
   auto resets = call.tensor<const bool>();
   auto initial = call.tensor<const T>();
@@ -133,7 +133,7 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
 
   const int64_t V = size.values, K = size.keys, per_head = V * (2 * K + V + 1);
   Buffer<T> partial(size.batch * size.heads * per_head);
-  // [query | key | value | strength], each for all heads, so that one sum over b finishes them.
+  // [query | key | value | strength], each for all heads, so that one sum over b covers all four.
   const int64_t offset[] = {0, size.heads * V * K, size.heads * 2 * V * K,
                             size.heads * V * (2 * K + V), size.heads * per_head};
 

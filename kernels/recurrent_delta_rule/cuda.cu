@@ -1,25 +1,25 @@
 // The recurrent delta rule (RDN), forward and backward (see reference.py for the definition;
 // the feature maps softmax and unit).
 //
-// Backward, t = T-1 .. 0, with g the whole gradient of y_t (from above, and from h_{t+1}); W and G
-// as in rewind.cuh. Writing q^x, k^x, b^x for what enters softmax and sigmoid:
+// Backward, t = T-1 .. 0, with g the full gradient of y_t (from above, and from h_{t+1}); W and G
+// as in rewind.cuh. With q^x, k^x, b^x the inputs of the feature map and the strength map:
 //
 //     dq, dk, dv, du from g by rewind.cuh       db^x = (du . e) beta (1 - beta / largest)
 //     dq^x = q * (dq - q . dq)                  dk^x = k * (dk - k . dk)             by softmax
 //     dq^x = (dq - q (q . dq)) / |q^x|          dk^x = (dk - k (k . dk)) / |k^x|     by unit
 //     dh = R_q dq^x + R_k dk^x + R_v dv + r_beta db^x
-//     gradient of y_{t-1} through h = tanh(y_{t-1}):  dh * (1 - h^2);  zero where row t forgot
+//     gradient of y_{t-1} through h = tanh(y_{t-1}):  dh * (1 - h^2);  zero where row t reset
 //
-// The weights' gradients are sums over rows of h d^T: one matrix product each, after the kernel.
+// The weight gradients are sums over rows of h d^T: one matrix product each, after the kernel.
 #include "rewind.cuh"
 
 struct ForwardArguments {
-  Sizes sizes;  // options: the places of the feature map and of the strength's map
+  Sizes sizes;  // options: the indices of the feature map and the strength map
   View q, k, v, beta, query_weights, key_weights, value_weights, strength_weights;
   Flags is_first;
   View initial, initial_output;
   float *y, *final, *final_output;
-  float *query, *key, *error, *strength, *hidden, *query_scale, *key_scale;  // for the backward
+  float *query, *key, *error, *strength, *hidden, *query_scale, *key_scale;  // for backward
 };
 
 struct ForwardRow {
@@ -106,14 +106,14 @@ extern "C" __global__ void __launch_bounds__(GROUP, 1)
     recurrent_delta_rule_backward(const __grid_constant__ BackwardArguments a) {
   SHARED_FLOATS(stage, STAGE);
   SHARED_FLOATS(slots, REBUILT_TOGETHER * SLOT);
-  SHARED_FLOATS(value_rows, D * PADDED_ROW);  // R_v: there is no room for it in registers
+  SHARED_FLOATS(value_rows, D * PADDED_ROW);  // R_v, which does not fit in registers
   float *q = slots, *k = q + SLOT, *u = k + SLOT, *g = u + SLOT;
   float *dv = g + SLOT, *dq = dv + SLOT, *dk = dq + SLOT;
   const Place at(a.sizes);
   const int K = a.sizes.keys, V = a.sizes.values;
   const bool is_unit = a.sizes.option == UNIT;
   Rewound memory;
-  float to_query[ENTRIES], to_key[ENTRIES];  // by row: lane i holds what leaves h_i
+  float to_query[ENTRIES], to_key[ENTRIES];  // by row: lane i holds the weights of h_i
   memory.load_gradient(a.grad_final, at, K, V, stage);
   load_row(to_query, a.query_weights, at, V, K, stage);
   load_row(to_key, a.key_weights, at, V, K, stage);
@@ -140,7 +140,7 @@ extern "C" __global__ void __launch_bounds__(GROUP, 1)
     for (int t = last; t >= first; --t) {
       const BackwardRow row = next;
       next = load(t - 1);
-      const float hidden = at.load(a.hidden, t, V);  // needed last: no register before its row
+      const float hidden = at.load(a.hidden, t, V);  // needed last; loaded late to save a register
       const float grad_y = row.grad_y + grad_output;
       q[at.lane] = row.query;
       k[at.lane] = row.key;

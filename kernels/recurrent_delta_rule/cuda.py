@@ -9,7 +9,7 @@ SOURCE = Source(
         "error": "T B H V",
         "strength": "T B H",
         "hidden": "T B H V",
-        "query_scale": "T B H",  # 1 / length of what the feature map unit got
+        "query_scale": "T B H",  # 1 / length of the input to the feature map unit
         "key_scale": "T B H",
     },
     options={"feature_map": ("softmax", "unit"), "strength_map": ("sigmoid", "double_sigmoid")},

@@ -30,7 +30,7 @@ class RecurrentDeltaRuleState(NamedTuple):
 
 
 class RecurrentWeights(NamedTuple):
-    """The slow net's recurrent weights; all callers have equal key and value sizes."""
+    """The slow net's recurrent weights. All current callers have equal key and value sizes."""
 
     query: Float[Tensor, "H V K"]
     key: Float[Tensor, "H V K"]
@@ -48,7 +48,7 @@ def step(
     feature_map: str = "softmax",
     strength_map: str = "sigmoid",
 ) -> tuple[Float[Tensor, "B H V"], RecurrentDeltaRuleState]:
-    """Compute one step; q, k, v and beta are the x-parts, before feature map and sigmoid."""
+    """Compute one step; q, k, v and beta are the x-parts, before feature and strength maps."""
     query, key, value, strength = program(
         q, k, v, beta, state, recurrent, feature_map, strength_map
     )

@@ -1,4 +1,4 @@
-// The self-referential matrix on CPUs: its columns as four blocks, y, q, k and the four strengths.
+// The self-referential matrix on CPUs. Its columns form four blocks: y, q, k and the strengths.
 #include "call.h"
 #include "feature_maps.h"
 #include "matrix.h"
@@ -8,7 +8,7 @@
 using namespace fastweights;
 using R = Row<T, P>;
 using Four = Row<T, 4>;
-constexpr int kBlocks = 3;  // y, q, k; the fourth has Four lanes
+constexpr int kBlocks = 3;  // y, q, k; the fourth block has type Four
 enum Block { kY = 0, kQuery = 1, kKey = 2 };
 
 struct SrwmSizes {
@@ -21,7 +21,7 @@ struct SrwmSizes {
   int64_t columns() const { return kBlocks * head + 4; }
 };
 
-// W [D, 3D + 4] with lanes along its columns, to be asked with vectors of D.
+// W [D, 3D + 4] with lanes along its columns, read with vectors of size D.
 struct Upright {
   Row<T, P> block[kBlocks][P];
   Row<T, 4> strengths[P];
@@ -83,7 +83,7 @@ struct Wide {
     strengths.store(to + kBlocks * D, 4);
   }
 
-  // Each block times its own strength.
+  // Multiplies each block by its own strength.
   FW_APART Wide scaled(const Four& by) const {
     Wide result;
     for (int c = 0; c < kBlocks; c++) result.block[c] = by[c] * block[c];
@@ -92,7 +92,7 @@ struct Wide {
   }
 };
 
-// M += sum of along row^T over the writes, then M^T asked, for the whole width.
+// M += sum of along row^T over the writes, then reads M^T, for the whole width.
 template <size_t W>
 FW_INLINE Wide sweep_wide(Upright& m, int64_t D, const R* const (&along)[W],
                           const Wide* const (&row)[W], const R* asked) {
@@ -177,12 +177,12 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
     sweep_wide<1>(weights, D, {&pending_key}, {&pending}, &nothing);
     if (saved_final) weights.store(saved_final.at(b, h), saved_final.stride[2], D);
     weights.add(base.at(h), base.stride[1], D, T(-1));
-    if (size.time == 0) weights.load(initial.at(b, h), initial.stride[2], D);  // to the last bit
+    if (size.time == 0) weights.load(initial.at(b, h), initial.stride[2], D);  // exact
     weights.store(final.at(b, h), final.stride[2], D);
   });
 }
 
-// A matrix [3D + 4, D]: the transpose, lanes along D.
+// The transpose [3D + 4, D], with lanes along D.
 struct Flipped {
   R row[kBlocks * P + 4];
 
@@ -190,7 +190,7 @@ struct Flipped {
     for (int64_t i = 0; i < columns; i++) row[i] = R::fill(T(0));
   }
 
-  // Block by block: number by number it took as long as two steps.
+  // Block by block; number by number, this took as long as two steps.
   FW_APART void add(const T* from, int64_t stride, int64_t D, int64_t columns) {
     for (int64_t first = 0; first < kBlocks * D; first += D) {
       Matrix<T, P> block;
@@ -207,7 +207,7 @@ struct Adjoint {
   Replay<Flipped> replay;
   Arrivals arrivals;
   Upright grad;
-  // Wide rows laid out as in memory, which is how the flipped matrices number their rows.
+  // Wide rows laid out as in memory, the order in which the flipped matrices number their rows.
   alignas(64) T undo[kBlocks * P + 4], update[kBlocks * P + 4], dchange[kBlocks * P + 4];
   alignas(64) T danswer[kBlocks * P + 4], pending_change[kBlocks * P + 4];
   alignas(64) T pending_answer[kBlocks * P + 4];
@@ -257,7 +257,7 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
                     {&a.pending_dchange, &a.pending_danswer}, &nothing);
       a.grad.add_to(mine, columns, D);
     };
-    // A segment's weights begin as W_0, the unroll's first one's with the initial shift.
+    // A segment's weights start as W_0; in the unroll's first segment, the initial shift is added.
     auto load_beginning = [&](Flipped& to, int64_t begin) FW_APART {
       to.clear(columns);
       to.add(base.at(h), base.stride[1], D, columns);
@@ -271,7 +271,7 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
           .store(update, D);
       sweep<T, P, 1, 0>(to.row, columns, {{{update, written}}}, {});
     };
-    // The weights that the segment before row `end` left, or all that it had.
+    // Rebuilds the last weights of the segment before row `end` or, if it is replayed, all of them.
     auto open = [&](int64_t end, bool replays) FW_APART {
       const int64_t begin = segment_start(end, is_first);
       load_beginning(a.weights, begin);
@@ -302,7 +302,7 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
       if (!grad_final) return replays;
       a.grad.load(grad_final.at(b, h), grad_final.stride[2], D);
       a.grad_flipped.add(grad_final.at(b, h), grad_final.stride[2], D, columns);
-      // W_0 is read at every step but is no part of the final shift: hence the minus.
+      // W_0 is read at every step but is not part of the final shift, hence the minus sign.
       for (int64_t j = 0; j < D; j++)
         for (int64_t i = 0; i < columns; i++)
           mine[j * columns + i] = -grad_final.at(b, h)[j * grad_final.stride[2] + i];
@@ -315,18 +315,18 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
       for (int64_t t = size.time - 1; t >= 0; t--) {
         prefetch(t - kAhead);
         Flipped& weights = replays ? a.replay.before(t, write) : a.weights;
-        const T back = replays ? T(0) : T(-1);  // takes row t's write back, where it is there
+        const T back = replays ? T(0) : T(-1);  // -1 undoes row t's write, if it is there
         R query = R::load(saved_query[t], D), key = R::load(saved_key[t], D);
         R mapped_key = normalise(map, key), difference = normalise(map, query) - mapped_key;
         Four strengths = Four::load(saved_strengths[t], 4);
-        // Nothing reads a write that ends a segment, so it has no gradient: not even 0 x inf, where
-        // it is beyond all numbers.
+        // Nothing reads a write that ends a segment, so it has no gradient, not even the NaN of
+        // 0 x inf if the write overflowed.
         const bool unread = t + 1 < size.time ? *is_first[t + 1] : !grad_final;
         Wide change = replays && unread ? Wide::zero() : Wide::load(saved_difference[t], D);
         change.scaled(strengths).store(a.update, D);
         for (int64_t i = 0; i < columns; i++) a.undo[i] = back * a.update[i];
 
-        // dW as it is after step t, once the later step's share is in: dW^T k and dW u.
+        // dW after step t, including the later step's pending write: dW^T k and dW u.
         R dkey;
         Wide dupdate = sweep_wide<2>(a.grad, D, {&a.pending_difference, &a.pending_input},
                                      {&a.pending_dchange, &a.pending_danswer}, &mapped_key);

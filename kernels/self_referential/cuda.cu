@@ -4,20 +4,20 @@
 //
 //     o_m = W_m^T x    e_m = W_m^T d    u_m = b_m e_m    W_m' = W_m + k u_m^T
 //
-// Backward, t = T-1 .. 0, G_m the gradient of W_m'; every W is the one before row t's write:
+// Backward, t = T-1 .. 0, with G_m the gradient of W_m'; every W is as before row t's write:
 //
 //     du_m = G_m^T k    dk = sum_m G_m u_m    de_m = b_m du_m    db_m = du_m . e_m
 //     W_m = W_m' - k u_m^T    dd = sum_m W_m de_m    G_m += d de_m^T    dq = dd    dk -= dd
 //     through the softmaxes and sigmoids: do_q, do_k, do_b; do_y comes from above
 //     dx = sum_m W_m do_m    G_m += x do_m^T
 //
-// Where row t forgot, G is the gradient of W_0 alone; the shift before it gets none.
+// Where row t reset, G is the gradient of W_0 alone; the shift before it gets none.
 //
-// In the forward pass each block of columns has a group of threads; the four groups synchronise once
-// a row. In the backward pass they synchronise twice a row, and the strengths' four columns have no
-// group: each of the three groups holds them by row and computes them, and the first one's result is
-// used. So a block of D = 64 has twelve warps, with 168 registers a thread. No lanes are summed inside
-// a branch, because the compiler's code for it spills registers.
+// In the forward pass each block of columns has a group of threads; the four groups synchronise
+// once per row. In the backward pass they synchronise twice per row, and the strengths' four
+// columns have no group: each of the three groups holds and computes them by row, and the first
+// group's result is used. So a block at D = 64 has twelve warps, with 168 registers per thread. No
+// sum over lanes is inside a branch, because the compiler's code for it spills registers.
 #include "rewind.cuh"
 
 constexpr int STRENGTHS = 4;  // one for each block of columns
@@ -29,10 +29,10 @@ struct ForwardArguments {
   Flags is_first;
   View shift;
   float *y, *final_shift;
-  float *query, *key, *strength, *error;  // for the backward
+  float *query, *key, *strength, *error;  // for backward
 };
 
-// Columns of block `block`: where they start, and how many there are.
+// The columns of block `block`: the first column and the number of columns.
 struct Columns {
   int start, count;
   __device__ Columns(int block, int size)
@@ -60,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(BLOCKS * GROUP, 1)
     self_referential_forward(const __grid_constant__ ForwardArguments a) {
   SHARED_FLOATS(all_slots, BLOCKS * 2 * SLOT);
   SHARED_FLOATS(stages, BLOCKS * STAGE);
-  SHARED_FLOATS(shared, 2 * 3 * SLOT);  // what the groups tell each other, in two sets
+  SHARED_FLOATS(shared, 2 * 3 * SLOT);  // exchanged between groups; two sets
   const int m = group_of_thread();
   float* stage = stages + m * STAGE;
   const Place at(a.sizes);
@@ -111,17 +111,17 @@ struct BackwardArguments {
   Flags is_first;
   View shift, grad_y, grad_final;
   float *query, *key, *strength, *error;
-  float *grad_x, *grad_weights, *grad_shift;  // grad_weights [B, H, N, C] is summed over B after
+  float *grad_x, *grad_weights, *grad_shift;  // grad_weights [B, H, N, C] is summed over B later
 };
 
 struct BackwardRow {
   float x, query, key, strength, error, grad_y;
 };
 
-constexpr int WIDE = 3;       // blocks with a group of threads in the backward: y, q, k
-constexpr int ROW_SLOTS = 9;  // of a group; at least REBUILT_TOGETHER
+constexpr int WIDE = 3;       // blocks with a group of threads in the backward pass: y, q, k
+constexpr int ROW_SLOTS = 9;  // per group; at least REBUILT_TOGETHER
 
-// The strengths' columns of W and of G by row: four numbers a lane, the second part's are padding.
+// The strengths' columns of W and of G by row: four numbers per lane; the second part has padding.
 struct Strengths {
   float weights[STRENGTHS], gradient[STRENGTHS];
 
@@ -148,7 +148,7 @@ extern "C" __global__ void __launch_bounds__(WIDE * GROUP, 1)
     self_referential_backward(const __grid_constant__ BackwardArguments a) {
   SHARED_FLOATS(all_slots, WIDE * ROW_SLOTS * SLOT);
   SHARED_FLOATS(stages, WIDE * STAGE);
-  SHARED_FLOATS(shared, (3 * WIDE + 1) * SLOT);  // what the groups tell each other
+  SHARED_FLOATS(shared, (3 * WIDE + 1) * SLOT);  // exchanged between groups
   float *key_parts = shared, *difference_parts = key_parts + WIDE * SLOT;
   float *x_parts = difference_parts + WIDE * SLOT, *strength_gradients = x_parts + WIDE * SLOT;
   const int m = group_of_thread();
@@ -169,8 +169,8 @@ extern "C" __global__ void __launch_bounds__(WIDE * GROUP, 1)
   };
   memory.load_gradient(at_columns(a.grad_final, columns), at, N, N, stage);
   load_row(strengths.gradient, at_columns(a.grad_final, last_columns), at, N, STRENGTHS, stage);
-  // What is added at each segment's start is the gradient of W_0 + shift; in the last segment it
-  // counts `grad_final`, which concerns the shift alone.
+  // Each segment's start adds the gradient of W_0 + shift. In the last segment this includes
+  // `grad_final`, which concerns only the shift and is subtracted here.
   each(a.grad_weights, [&](float& own, float entry) { own = a.sizes.time ? -entry : 0.f; });
   auto key = [&](int t) { return at.load(a.key, t, N); };
   auto strength = [&](int t, int block) {
@@ -249,7 +249,7 @@ extern "C" __global__ void __launch_bounds__(WIDE * GROUP, 1)
         at.store(a.grad_x, t, N,
                  x_parts[at.lane] + x_parts[SLOT + at.lane] + x_parts[2 * SLOT + at.lane]);
     }
-    // At a segment's start W is W_0, plus the given shift in an unroll that goes on.
+    // At a segment's start W is W_0, plus the given shift if the unroll continues an episode.
     each(a.grad_weights, [](float& own, float entry) { own += entry; });
     if (fresh) {
       memory.forget_gradient();

@@ -1,13 +1,13 @@
 """A weight matrix that rewrites itself (SRWM).
 
-One matrix W_{t-1} [D, 3D + 4] per head computes the output, and also its own update:
+One matrix W_{t-1} [D, 3D + 4] per head computes both the output and its own update:
 
     y_t, q_t, k_t, b_t = split(W_{t-1}^T x_t)          sizes D, D, D, 4
     W_t = W_{t-1} + phi(k_t) (sigma(b_t) * (W_{t-1}^T phi(q_t) - W_{t-1}^T phi(k_t)))^T
 
-Each of the four strengths b_t applies to one of the blocks y, q, k, b of columns; sigma is the
-sigmoid, as published. The state is the *shift* W_t - W_0 from trainable initial weights W_0, so
-that a zero state is a fresh one.
+Each of the four strengths b_t applies to one of the column blocks y, q, k, b; as published, sigma
+is the sigmoid. The state is the *shift* W_t - W_0 from the trainable initial weights W_0, so that a
+zero state is a fresh one.
 Source: Irie et al. 2022 (A modern self-referential weight matrix), eqs. 5-8.
 """
 

@@ -1,7 +1,7 @@
-"""Splits a slow net's output into parts and applies each part's map, in one pass.
+"""Splits a slow net's output into parts and applies a map to each, in one pass.
 
 PyTorch's operators need ten passes over memory forward and ten backward. The C++ kernel reads every
-number once forward and once backward, and keeps nothing but its input.
+number once forward and once backward, and saves only its input.
 """
 
 import math
@@ -32,10 +32,10 @@ Row = Float[Tensor, "*batch N"]
 
 @dataclass(frozen=True)
 class Part:
-    """A run of numbers of a row, all for one purpose.
+    """A contiguous part of a row whose numbers serve one purpose.
 
     Args:
-        shape: the part's axes; () for one number.
+        shape: the part's shape; () for a single number.
         map: one of `MAPS`, applied along the last axis.
 
     Raises:
@@ -51,17 +51,17 @@ class Part:
 
     @property
     def length(self) -> int:
-        """The number of numbers."""
+        """How many numbers the part has."""
         return math.prod(self.shape)
 
 
 def split_map(x: Row, parts: tuple[Part, ...]) -> tuple[Float[Tensor, "..."], ...]:
     """Return one tensor [*batch, *part.shape] for each part, in the order of x.
 
-    Takes any floating dtype, on any device, with any number of derivatives. Without maps the
-    results are views. The kernel runs for float32 and float64 on CPUs; half precision is computed
-    in float32 and rounded. PyTorch's operators run while tracing, on other devices and without a
-    compiler. For -inf, `silu_unit` is NaN in its own place only; PyTorch's is NaN in the vector.
+    Accepts any floating dtype on any device, and can be differentiated any number of times. Without
+    maps the results are views. The kernel runs for float32 and float64 on CPUs; half precision is
+    computed in float32 and rounded. PyTorch's operators run while tracing, on other devices and
+    without a compiler. For -inf, the kernel's `silu_unit` is NaN in that entry, PyTorch's in all.
 
     Raises:
         ValueError: the parts' lengths do not add up to x's last axis.
@@ -102,9 +102,9 @@ def _library(x: Tensor) -> cpu_build.Library:
 
 
 def _layout(x: Row, parts: Sequence[Part]) -> list[int]:
-    """Return rows and parts, and for each part its vectors, their length and their map.
+    """Return the numbers of rows and parts, and each part's vector count, vector length and map.
 
-    Numbers that are mapped one by one count as a single vector.
+    Numbers that are mapped elementwise count as a single vector.
     """
     layout = [x.shape[:-1].numel(), len(parts)]
     for part in parts:
@@ -129,7 +129,7 @@ def _backward(x: Row, parts: Sequence[Part], grads: Sequence[Tensor | None]) -> 
 
 
 def _differentiable_backward(x: Row, parts: Sequence[Part], grads: Sequence[Tensor | None]) -> Row:
-    """Compute the gradient by PyTorch's operators, which can be differentiated again."""
+    """Compute the gradient with PyTorch's operators, which can be differentiated again."""
     with torch.enable_grad():
         pairs = zip(_by_pytorch(x, parts), grads, strict=True)
         found, given = zip(*(pair for pair in pairs if pair[1] is not None), strict=True)

@@ -1,16 +1,16 @@
-// A slow net's rows taken apart, each part through its own map: once over memory, and once back.
-// Vectors have any length here, so the maps are written once more: those of feature_maps.h are for
-// rows that lie in registers whole.
+// Splits a slow net's rows into parts, each with its own map, in one pass forward and one backward.
+// Vectors have any length here, so the maps are implemented again: those in feature_maps.h are for
+// rows that fit entirely in registers.
 #include "call.h"
 #include "feature_maps.h"
 
 using namespace fastweights;
 
-constexpr int kLanes = kRegisterBytes / int(sizeof(T));  // in a register
-constexpr int64_t kTask = 16384;                         // numbers that are worth a thread
+constexpr int kLanes = kRegisterBytes / int(sizeof(T));  // per register
+constexpr int64_t kTask = 16384;                         // numbers per task of a thread
 
-// A register for vectors of such a size. Those shorter than the longest register have one of their
-// own length: to fill up a longer one takes several times as long as to compute with it.
+// The register type for vectors of a given size. Vectors shorter than the longest register use one
+// of their own length, because filling a longer one takes several times as long as the computation.
 template <class Size>
 struct Register {
   using type = Row<T, kLanes>;
@@ -29,13 +29,13 @@ enum class Map : int64_t {
   softmax, elu_sum, elu, identity, unit, silu_unit, sigmoid, double_sigmoid
 };
 
-// `count` vectors of `size` numbers, one after the other.
+// `count` consecutive vectors of `size` numbers.
 struct Part {
   int64_t count, size;
   Map map;
 };
 
-// Calls body(i, how many of the numbers from i on fill a register, the mask of these).
+// Calls body(i, number of live lanes in the register that starts at i, the mask of these lanes).
 template <class Size, class Body>
 static FW_INLINE void each(Size size, Body body) {
   constexpr int L = Lane<Size>::kWidth;
@@ -44,8 +44,8 @@ static FW_INLINE void each(Size size, Body body) {
   if (i < size) body(i, size - i, live_lanes<T, L>(size - i));
 }
 
-// Calls body(size), with the usual sizes as constants: loops over so few numbers cost as much as the
-// numbers do.
+// Calls body(size), with the usual sizes as compile-time constants: for so few numbers, loop
+// overhead costs as much as the arithmetic.
 template <class Body>
 static FW_INLINE void with_size(int64_t size, Body body) {
   switch (size) {
@@ -72,7 +72,7 @@ struct Parts {
     threads = call.integer();
   }
 
-  // Calls body(part, where a vector lies in all rows, where in all rows of its part, its size).
+  // Calls body(part, a vector's offset in all rows, its offset in all rows of its part, its size).
   template <class Body>
   void for_each_vector(Body body) {
     const int64_t share = width < kTask ? kTask / width : 1, tasks = (rows + share - 1) / share;
@@ -129,7 +129,7 @@ static FW_INLINE void elu_sum(const T* x, T* y, Size size) {
   });
 }
 
-// y = f(x) / |f(x)|, where f is silu or nothing; returns 1 / |f(x)|.
+// y = f(x) / |f(x)|, where f is silu or the identity; returns 1 / |f(x)|.
 template <class Size>
 static FW_INLINE T unit(Map map, const T* x, T* y, Size size) {
   Lane<Size> total = Lane<Size>::fill(T(0));
@@ -176,7 +176,7 @@ static FW_INLINE void map_vector(Map map, const T* x, T* y, Size size) {
   }
 }
 
-// dx = y * (g - y . g), y = softmax(x); y lies in dx meanwhile.
+// dx = y * (g - y . g), y = softmax(x); dx holds y in the meantime.
 template <class Size>
 static FW_INLINE void softmax_back(const T* x, const T* g, T* dx, Size size) {
   softmax(x, dx, size);
@@ -190,7 +190,7 @@ static FW_INLINE void softmax_back(const T* x, const T* g, T* dx, Size size) {
   });
 }
 
-// As include/feature_maps.h has it; elu(x) + 1 lies in dx meanwhile.
+// As in include/feature_maps.h; dx holds elu(x) + 1 in the meantime.
 template <class Size>
 static FW_INLINE void elu_sum_back(const T* x, const T* g, T* dx, Size size) {
   Lane<Size> total = Lane<Size>::fill(T(0)), weighted = total;
@@ -207,7 +207,7 @@ static FW_INLINE void elu_sum_back(const T* x, const T* g, T* dx, Size size) {
   });
 }
 
-// dx = f'(x) * (g - y (y . g)) / |f(x)|; y lies in dx meanwhile.
+// dx = f'(x) * (g - y (y . g)) / |f(x)|; dx holds y in the meantime.
 template <class Size>
 static FW_INLINE void unit_back(Map map, const T* x, const T* g, T* dx, Size size) {
   const T scale = unit(map, x, dx, size);

@@ -1,9 +1,9 @@
 """The start of each stage of the image stem: a convolution with 3 x 3 taps, then `max_pool`.
 
-The pooling's input is four times as large as its output, and is never written to memory. The stem's
-first stage reads pixels of one byte (`pixels.cpp`), the others floating-point numbers (`cpu.cpp`,
-with a third of the products: kernels/include/winograd.h). Results differ from PyTorch's by about
-1e-6 of the largest number under a tile of 3 x 3 outputs. An infinity there makes the tile NaN.
+The pooling's input is four times as large as its output and is never written to memory. The stem's
+first stage reads one-byte pixels (`pixels.cpp`), later stages floating-point numbers (`cpu.cpp`,
+with a third of the multiplications; see kernels/include/winograd.h). Results differ from PyTorch's
+by about 1e-6 of the largest input of a 3 x 3 output tile. An infinity there makes the tile NaN.
 """
 
 from collections.abc import Callable
@@ -38,12 +38,12 @@ WayBack = Callable[..., tuple[Tensor, ...]]
 
 
 def convolve_pool(x: Picture | Pixels, weight: Weight, bias: Bias) -> Pooled:
-    """Convolve and pool; height and width are halved, rounded up. Pixels count as 0 to 255.
+    """Convolve and pool; height and width are halved, rounded up. Pixels have values 0 to 255.
 
-    Takes any floating dtype or uint8, on any device. The kernels run on CPUs for float32 and
-    float64 weights with output channels in multiples of 16. Their input is floating-point with
-    channels last in memory and in multiples of 16, or contiguous pixels of up to 16 channels. Other
-    calls, and machines without a compiler, run PyTorch's convolution.
+    Accepts any floating dtype or uint8, on any device. The kernels run on CPUs for float32 and
+    float64 weights whose number of output channels is a multiple of 16. The input must be
+    floating-point, channels last and with a multiple of 16 channels, or contiguous pixels with up
+    to 16 channels. Other calls, and machines without a compiler, use PyTorch's convolution.
     """
     inputs = (x, weight, bias)
     pictures.check(*inputs)
@@ -82,7 +82,7 @@ def _library(x: Tensor, weight: Tensor) -> cpu_build.Library:
 def _forward(
     x: Picture | Pixels, weight: Weight, bias: Bias, keep: bool = True
 ) -> tuple[Pooled, Places]:
-    """Return y, and with `keep` the position of each number of y in its window."""
+    """Return y and, with `keep`, the position of each maximum within its window."""
     x = x.contiguous() if is_pixels(x) else pictures.channels_last(x)
     y, places = _results(x, weight)
     tensors = x, *pictures.forward(weight, bias), y, places if keep else None
@@ -91,7 +91,7 @@ def _forward(
 
 
 def _results(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Allocate results, uninitialised."""
+    """Allocate uninitialised results."""
     y, places = (empty_pooled(x, weight.shape[0], each) for each in (weight.dtype, torch.uint8))
     return y, places
 

@@ -1,4 +1,4 @@
-// A stage of the image stem over numbers [pictures, height, width, C].
+// The start of an image-stem stage, on floating-point numbers [pictures, height, width, C].
 #include "stage.h"
 
 using namespace fastweights;
@@ -35,7 +35,7 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
   });
 }
 
-// The taps for the way back are turned by half a turn, with input and output channels exchanged.
+// The backward taps are rotated by 180 degrees, with input and output channels swapped.
 FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   const Stage stage(call);

@@ -1,12 +1,12 @@
-// The image stem's first stage, over pixels [pictures, C, height, width] of one byte, as they come from
-// the environment. Few channels are multiplied tap by tap: transforming them would cost as much.
-// Pixels need no gradient, and the taps' gradient needs only the pixels that are their window's maximum.
+// The image stem's first stage, on one-byte pixels [pictures, C, height, width] as they arrive from
+// the environment. With few channels, taps are multiplied directly: transforms would cost as much.
+// Pixels need no gradient. The taps' gradient needs only each window's maximum.
 #include "stage.h"
 
 using namespace fastweights;
 
-constexpr int kLine = kTaps * C;                           // numbers under a row of taps
-constexpr int kLineParts = (kLine + kLanes - 1) / kLanes;  // registers that they take
+constexpr int kLine = kTaps * C;                           // inputs of one row of taps
+constexpr int kLineParts = (kLine + kLanes - 1) / kLanes;  // registers for them
 constexpr int kBorders = 2;                                // pixels, left and right together
 
 struct PixelSpace {
@@ -20,7 +20,7 @@ struct Frame {
 
   Frame(Size size, const uint8_t* pixels, Numbers& memory)
       : pitch((size.width + kBorders) * C) {
-    numbers = memory.zeros((size.height + kBorders) * pitch + kLanes);  // reads of a line go beyond it
+    numbers = memory.zeros((size.height + kBorders) * pitch + kLanes);  // line reads overrun
     for (int64_t y = 0; y < size.height; y++) {
       T* to = numbers + (y + 1) * pitch + C;
       const uint8_t* from = pixels + y * size.width;
@@ -29,11 +29,11 @@ struct Frame {
     }
   }
 
-  // Where the taps of the output at (y, x) begin.
+  // The first input of the output at (y, x).
   const T* at(int64_t y, int64_t x) const { return numbers + y * pitch + x * C; }
 };
 
-// A row of outputs [width, K].
+// Computes a row of outputs [width, K].
 static FW_APART void convolve_row(Size size, const Frame& frame, const T* taps, const T* bias, int64_t y,
                                   T* row) {
   constexpr int kWide = Block<K>::kWide;
@@ -63,7 +63,7 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
     auto& space = workspace<PixelSpace>();
     const Frame frame(size, pixels + n * stage.inputs(), space.frame);
     const int64_t pitch = size.width * K;
-    T* rows = space.rows.at_least(kWindow * pitch);  // under one row of windows
+    T* rows = space.rows.at_least(kWindow * pitch);  // the inputs of one row of windows
     for (int64_t row = 0; row < pooled(size.height); row++) {
       const Span down(row, size.height);
       std::memcpy(rows, rows + (kWindow - 1) * pitch, pitch * sizeof(T));
@@ -75,7 +75,7 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
   });
 }
 
-// sums [K, 3, kLineParts] += each window's gradient times what its winner's taps saw.
+// sums [K, 3, kLineParts] += each window's gradient times the inputs of its maximum.
 static FW_APART void add_row_of_windows(const Frame& frame, Size size, const T* grad,
                                         const uint8_t* places, int64_t row, Part* sums) {
   const int64_t columns = pooled(size.width);

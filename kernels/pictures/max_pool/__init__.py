@@ -1,7 +1,7 @@
 """The image stem's max-pooling: 3 x 3 windows, stride 2, one pixel of padding.
 
 PyTorch's pooling keeps a 64-bit index of every window's maximum; the C++ and CUDA kernels keep one
-byte. Values and gradients are the same: the first of equal maxima wins, and NaN wins.
+byte. Values and gradients are the same: the first of equal maxima wins, and NaN beats any number.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,11 +25,11 @@ _DEVICES = "CPU", "CUDA"
 
 
 def max_pool(x: Picture) -> Float[Tensor, "N C V U"]:
-    """Pool x; V = ceil(Y / 2), U = ceil(X / 2). Takes any floating dtype, on any device.
+    """Pool x; V = ceil(Y / 2), U = ceil(X / 2). Accepts any floating dtype, on any device.
 
-    The kernels need channels last in memory. On CUDA devices they run for float32 and bfloat16,
-    with channels in multiples of sixteen bytes. Other calls, and machines without a compiler, run
-    PyTorch's pooling.
+    The kernels need channels-last memory. On CUDA devices they run for float32 and bfloat16 if the
+    channels of a pixel fill a multiple of sixteen bytes. Other calls, and machines without a
+    compiler, use PyTorch's pooling.
     """
     if not has_kernel(x):
         return F.max_pool2d(x, 3, stride=2, padding=1)
@@ -39,7 +39,7 @@ def max_pool(x: Picture) -> Float[Tensor, "N C V U"]:
 
 
 def has_kernel(x: Tensor) -> bool:
-    """Return whether `max_pool` runs its own kernel on such a tensor; build it if necessary."""
+    """Return whether `max_pool` runs its own kernel on this tensor; build it if necessary."""
     if not (pictures.is_plain() and pictures.is_channels_last(x)):
         return False
     if x.is_cuda:
@@ -75,13 +75,13 @@ def _unpool(
 
 
 def _results(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Allocate results, uninitialised."""
+    """Allocate uninitialised results."""
     y, places = (empty_pooled(x, x.shape[1], dtype) for dtype in (x.dtype, torch.uint8))
     return y, places
 
 
 def _empty_inputs(grad_y: Tensor, height: Length, width: Length) -> Tensor:
-    """Allocate the gradient of the input, uninitialised."""
+    """Allocate an uninitialised gradient of the input."""
     return empty_pictures(grad_y, grad_y.shape[1], (height, width), grad_y.dtype)
 
 

@@ -10,7 +10,7 @@ struct Pictures {
       : count(call.integer()), channels(call.integer()), height(call.integer()),
         width(call.integer()), threads(call.integer()) {}
 
-  int64_t numbers() const { return height * width * channels; }  // of a picture
+  int64_t numbers() const { return height * width * channels; }  // per picture
   int64_t results() const { return pooled(height) * pooled(width) * channels; }
 
   // Calls body(picture, row of windows).

@@ -1,18 +1,18 @@
-// Max-pooling of pictures [count, height, width, channels]: 3 x 3 windows, 2 apart, one pixel of padding.
+// Max-pooling of pictures [count, height, width, channels]: 3 x 3 windows, stride 2, padding 1.
 //
-// A thread takes sixteen bytes of channels of one window; the next thread the next sixteen, so that a
-// warp's loads and stores lie side by side. A window's winner is kept as its place in the window, 0 to
-// 8, in one byte. Back, the thread of window (i, j) makes the pixels 2i, 2i + 1 by 2j, 2j + 1 from that
-// window and its lower and right neighbours, as the C++ kernel does (include/pooling.h): nothing is
-// zeroed beforehand, and no two threads add to one pixel.
+// A thread handles sixteen bytes of channels of one window and the next thread the next sixteen, so
+// that a warp's loads and stores are contiguous. A window's maximum is stored as its position in
+// the window, 0 to 8, in one byte. In the backward pass, the thread of window (i, j) computes
+// pixels 2i, 2i + 1 by 2j, 2j + 1 from that window and its lower and right neighbours, as the C++
+// kernel does (include/pooling.h): no zeroing is needed, and no two threads add to one pixel.
 
 typedef unsigned short bfloat16;  // the upper half of a float
 
-constexpr int THREADS = 256;  // of a block: WARPS in cuda.py
+constexpr int THREADS = 256;  // per block; WARPS in cuda.py
 constexpr int WINDOW = 3;
 
 template <class Number>
-constexpr int TOGETHER = 16 / sizeof(Number);  // channels of a thread
+constexpr int TOGETHER = 16 / sizeof(Number);  // channels per thread
 
 struct Pictures {
   long long count, channels, height, width;
@@ -33,7 +33,7 @@ __device__ inline float widen(bfloat16 x) {
   return __uint_as_float(static_cast<unsigned>(x) << 16);
 }
 
-// To the nearest, ties to even; a NaN stays one.
+// Rounds to nearest, ties to even; keeps NaN.
 __device__ inline void narrow(float x, float* result) { *result = x; }
 __device__ inline void narrow(float x, bfloat16* result) {
   const unsigned bits = __float_as_uint(x);
@@ -52,8 +52,8 @@ __device__ inline void store(Number* to, const float* numbers) {
   *reinterpret_cast<Numbers<Number>*>(to) = packed;
 }
 
-// Which window is this thread's, and where in memory pixels and windows begin. There are fewer than
-// 2^31 numbers (MOST_NUMBERS in cuda.py), so 32 bits count them.
+// This thread's window, and the memory offsets of its pixels and windows. There are fewer than 2^31
+// numbers (MOST_NUMBERS in cuda.py), so 32-bit indices suffice.
 template <class Number>
 struct Place {
   unsigned channels, height, width, rows, columns;
@@ -84,7 +84,7 @@ struct ForwardArguments {
   Pictures size;
   const Number* x;
   Number* y;
-  unsigned char* places;  // null: nobody wants them
+  unsigned char* places;  // null if not wanted
 };
 
 template <class Number>
@@ -92,7 +92,7 @@ __device__ inline void forward(const ForwardArguments<Number>& a) {
   constexpr int N = TOGETHER<Number>;
   const Place<Number> at(a.size);
   if (!at.exists) return;
-  const int first_row = at.row == 0, first_column = at.column == 0;  // what lies outside is passed by
+  const int first_row = at.row == 0, first_column = at.column == 0;  // skip taps outside
   float best[N];
   Places<Number> places;
   for (int c = 0; c < N; ++c) {
@@ -128,7 +128,7 @@ struct BackwardArguments {
   Number* grad_x;
 };
 
-// What a window hands back: its gradient, to the place that won.
+// What a window passes back: its gradient, for the position of its maximum.
 template <class Number>
 struct Prize {
   Numbers<Number> grad;

@@ -1,4 +1,4 @@
-"""The max-pooling on CUDA tensors; `cuda.cu` has a kernel for each direction and dtype."""
+"""Max-pooling on CUDA tensors; `cuda.cu` has a kernel for each direction and dtype."""
 
 import math
 from array import array
@@ -14,15 +14,15 @@ from fastweights.kernels.cuda.compiler import source_file
 from fastweights.kernels.machinery.direct_call import may_run
 
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
-TOGETHER = 16  # bytes of channels a thread
-WARPS = 8, 8  # warps of a block
-MOST_NUMBERS = 2**31  # the kernels count in 32 bits
+TOGETHER = 16  # bytes of channels per thread
+WARPS = 8, 8  # warps per block
+MOST_NUMBERS = 2**31  # the kernels use 32-bit indices
 _ANY_SIZE = HEAD_SIZES[0]  # the source is the same for every head size
-_INPUTS = {"forward": 1, "backward": 2}  # tensors that a direction reads; it writes the others
+_INPUTS = {"forward": 1, "backward": 2}  # tensors that a direction reads; it writes the rest
 
 
 def takes(x: Tensor) -> bool:
-    """Return whether a kernel supports such pictures, channels last on a GPU, and may run."""
+    """Return whether a kernel supports these channels-last pictures on a GPU and may run."""
     return not _why_not_these(x.shape, x.dtype) and is_there(x.device)
 
 
@@ -31,14 +31,14 @@ def is_there(device: torch.device) -> bool:
     return may_run("max_pool", "cuda", lambda: _why_not_there(device))
 
 
-# A compiled graph keeps the answer, as in kernels/machinery/dispatch.py.
+# A compiled graph treats the answer as a constant, as in kernels/machinery/dispatch.py.
 is_there._dynamo_marked_constant = True
 
 
 def run(
     way: Literal["forward", "backward"], size: Sequence[int], tensors: Sequence[Tensor | None]
 ) -> None:
-    """Launch one direction for pictures of `size` [N, C, Y, X], with tensors as in its struct.
+    """Launch one direction for pictures of `size` [N, C, Y, X], with tensors in struct order.
 
     All tensors have their channels last; None is a null address.
 
@@ -84,7 +84,7 @@ def _kernel(way: str, dtype: torch.dtype) -> launch.Kernel:
 
 
 def _channels(dtype: torch.dtype) -> int:
-    """Return the channels a thread."""
+    """Return the number of channels per thread."""
     return TOGETHER // dtype.itemsize
 
 

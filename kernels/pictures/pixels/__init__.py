@@ -1,7 +1,7 @@
-"""Pixels as the numbers that a convolution multiplies: of its dtype, in its layout.
+"""Conversion of pixels to the dtype and memory layout of a convolution.
 
-Frames come with a plane for each channel, and convolutions are fastest with channels last. PyTorch
-first puts the bytes in order and then converts them; the C++ kernel does both at once.
+Frames arrive with one plane per channel, and convolutions are fastest with channels last. PyTorch
+first reorders the bytes and then converts them; the C++ kernel does both at once.
 """
 
 import torch
@@ -17,10 +17,10 @@ SOURCE = "pictures/pixels/cpu.cpp"
 
 
 def as_numbers(x: Shaped[Tensor, "N C Y X"], weight: Tensor) -> Picture:
-    """Return pixels in the dtype and layout of the convolution; floating tensors unchanged.
+    """Return pixels in the convolution's dtype and layout, and floating-point tensors unchanged.
 
-    The kernel runs on CPUs for contiguous pixels and weights with channels last. Other calls, and
-    machines without a compiler, run PyTorch's operations, with the same result.
+    The kernel runs on CPUs for contiguous pixels and channels-last weights. Other calls, and
+    machines without a compiler, use PyTorch's operations, with the same result.
     """
     if not is_pixels(x):
         return x
@@ -32,8 +32,8 @@ def as_numbers(x: Shaped[Tensor, "N C Y X"], weight: Tensor) -> Picture:
         direct_call.call(library.forward, sizes, (x, numbers))
         return numbers
     layout = torch.channels_last if _is_channels_last(weight) else torch.contiguous_format
-    # Bytes are put in order twice as fast as numbers, and PyTorch converts what lies in order with
-    # vector instructions.
+    # Reordering bytes is twice as fast as reordering numbers, and PyTorch converts contiguous data
+    # with vector instructions.
     return x.contiguous(memory_format=layout).to(dtype)
 
 

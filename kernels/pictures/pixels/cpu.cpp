@@ -1,5 +1,5 @@
-// Pixels of one byte [pictures, C, numbers] to numbers [pictures, numbers, C], which a convolution
-// reads with channels last. Pixels have no gradient.
+// One-byte pixels [pictures, C, numbers] to numbers [pictures, numbers, C], the channels-last
+// layout that a convolution reads. Pixels have no gradient.
 #include "call.h"
 
 using namespace fastweights;
@@ -9,7 +9,7 @@ FW_INLINE void set(Number& number, uint8_t pixel) {
   number = Number(pixel);
 }
 
-// Whole numbers up to 256 are exact in the upper half of a float.
+// Integers up to 256 are exact in the upper half of a float.
 template <>
 FW_INLINE void set(bfloat16& number, uint8_t pixel) {
   const float exact = pixel;
@@ -18,7 +18,7 @@ FW_INLINE void set(bfloat16& number, uint8_t pixel) {
   number.bits = uint16_t(bits >> 16);
 }
 
-// A number of channels that the compiler knows becomes shuffles of registers.
+// With a compile-time number of channels, the loop compiles to register shuffles.
 template <int kChannels>
 static FW_APART void reorder(const uint8_t* __restrict__ pixels, int64_t size, int64_t channels,
                              T* __restrict__ numbers) {

@@ -1,9 +1,9 @@
-"""The residual unit of the image stem: x + second(relu(first(relu(x)))), 3 x 3 taps each.
+"""The image stem's residual unit: x + second(relu(first(relu(x)))), two 3 x 3 convolutions.
 
-PyTorch's CPU convolutions multiply every tap, and each rectifier and sum between them passes
-through memory again. The C++ kernel needs a third of the products (kernels/include/winograd.h) and
-takes a picture through the whole unit while it is in the caches. Results differ by about 1e-6 of
-the largest number under a tile of 3 x 3 outputs. An infinity there makes the tile NaN.
+PyTorch's CPU convolutions multiply every tap, and each ReLU and sum between them is another pass
+over memory. The C++ kernel needs a third of the multiplications (kernels/include/winograd.h) and
+applies the whole unit to a picture while it is in the caches. Results differ by about 1e-6 of the
+largest input of a 3 x 3 output tile. An infinity there makes the tile NaN.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,13 +26,13 @@ SOURCE = "pictures/residual_unit/cpu.cpp"
 def residual_unit(
     x: Picture, first: Weight, first_bias: Bias, second: Weight, second_bias: Bias
 ) -> Picture:
-    """Apply the unit, with one pixel of padding. Takes any floating dtype, on any device.
+    """Apply the unit, with one pixel of padding. Accepts any floating dtype, on any device.
 
-    The kernel runs for float32 and float64 on CPUs, with channels last in memory and in multiples
-    of 16. Other calls, and machines without a compiler, run PyTorch's convolutions.
+    The kernel runs for float32 and float64 on CPUs, with channels last in memory and a multiple of
+    16 channels. Other calls, and machines without a compiler, use PyTorch's convolutions.
 
     Raises:
-        ValueError: the unit would not return as many channels as it takes.
+        ValueError: the numbers of input and output channels differ.
     """
     inputs = (x, first, first_bias, second, second_bias)
     for weight, bias in zip(inputs[1::2], inputs[2::2], strict=True):
@@ -48,7 +48,7 @@ def residual_unit(
 
 
 def has_kernel(x: Tensor, *weights: Tensor) -> bool:
-    """Return whether `residual_unit` runs its own kernel on such tensors; build it if necessary."""
+    """Return whether `residual_unit` runs its own kernel on these tensors; build it if needed."""
     if not (pictures.takes(x, *weights) and pictures.is_channels_last(x)):
         return False
     channels = x.shape[1]
@@ -64,7 +64,7 @@ def _library(x: Tensor) -> cpu_build.Library:
 def _run(
     inner: Picture | None, x: Picture, first: Weight, b: Bias, second: Weight, c: Bias
 ) -> Picture:
-    """Return y; `inner` is memory for the second convolution's input, if it is to be kept."""
+    """Return y. `inner` is memory for the second convolution's input, or None to discard it."""
     x = pictures.channels_last(x)
     y = torch.empty_like(x)
     first_pair, second_pair = pictures.forward(first, b), pictures.forward(second, c)

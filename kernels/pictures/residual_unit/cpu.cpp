@@ -1,4 +1,4 @@
-// x + second(relu(first(relu(x)))), two convolutions of 3 x 3 taps. Channels last.
+// x + second(relu(first(relu(x)))), two 3 x 3 convolutions. Channels last.
 #include "convolution.h"
 
 using namespace fastweights;
@@ -9,7 +9,7 @@ constexpr int64_t kAllTaps = kTaps * kTaps * C * C, kAllPoints = kPoints * C * C
 struct Unit : Batch {
   using Batch::Batch;
 
-  int64_t numbers() const { return size.pixels() * C; }  // of a picture
+  int64_t numbers() const { return size.pixels() * C; }  // per picture
 };
 
 struct UnitSpace : Space {
@@ -44,7 +44,7 @@ FASTWEIGHTS_FORWARD void forward(const int64_t* layout, void* const* addresses) 
   });
 }
 
-// The taps for the way back are turned by half a turn, with input and output channels exchanged.
+// The backward taps are rotated by 180 degrees, with input and output channels swapped.
 FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses) {
   Call call(layout, addresses);
   const Unit unit(call);
@@ -70,7 +70,7 @@ FASTWEIGHTS_BACKWARD void backward(const int64_t* layout, void* const* addresses
     auto& space = workspace<UnitSpace>();
     const int64_t begin = groups.begin(group), end = groups.end(group), picture = unit.numbers();
     T* grad_inner = space.inner.at_least(groups.largest() * picture);
-    // One convolution after the other: what the sums of one need fills the second-level cache.
+    // One convolution after the other: the working set for one's sums fills the L2 cache.
     T* sums = space.points.zeros(kAllPoints);
     for (int64_t n = begin; n < end; n++) {
       const T *inner = kept + n * picture, *grad = grad_y + n * picture;
