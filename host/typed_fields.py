@@ -5,7 +5,7 @@ from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -53,13 +53,17 @@ def typed_whole(kind: type[Whole], plain: Mapping[str, Any], parts: Mapping[str,
 
 
 def list_fields(kind: type) -> set[str]:
-    """Return the names of a dataclass's fields that are tuples, with those of dataclasses in it."""
+    """Return the names of a dataclass's fields that are tuples, including those of nested ones.
+
+    Annotated fields are left out: their flags may be repeated (`tyro.conf.UseAppendAction`).
+    """
     found = set()
-    for name, hint in _hints(get_origin(kind) or kind).items():
+    for name, hint in get_type_hints(get_origin(kind) or kind, include_extras=True).items():
+        nested = get_args(hint)[0] if get_origin(hint) is Annotated else hint
         if get_origin(hint) is tuple:
             found.add(name)
-        elif is_dataclass(hint):
-            found |= list_fields(hint)
+        elif is_dataclass(nested):
+            found |= list_fields(nested)
     return found
 
 

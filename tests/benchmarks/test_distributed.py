@@ -49,4 +49,4 @@ def test_a_game_without_pictures_is_one_line(capsys):
         distributed.main(["--parts", "wire", "--env", "Catch"])
     said = capsys.readouterr().err
     assert ended.value.code == 2 and said.count("\n") == 1
-    assert said.startswith("error: stem 'shallow_centred' needs pictures")
+    assert said.startswith("error: stem 'shallow_centred' needs images")

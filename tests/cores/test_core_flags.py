@@ -70,7 +70,7 @@ def test_a_new_core_with_an_option_is_a_file_and_a_line(tmp_path):
 
     everything = run("--help-all").stdout
     assert "--core-rate" in everything
-    assert "Share that fades in a step. Of fading." in " ".join(everything.split())
+    assert "Share that fades in a step. For fading." in " ".join(everything.split())
     trained = run("--core", "fading", "--core-rate", "0.25", *TINY.split())
     assert trained.returncode == 0, trained.stderr
     assert "built with 0.25" in trained.stdout

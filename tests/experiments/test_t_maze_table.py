@@ -95,7 +95,7 @@ def test_a_run_begins_or_goes_on(tmp_path):
     begun(tmp_path, "rdn", 3)
     assert run.command() == [*start, "--auto-resume"]
     begun(tmp_path, "rdn", 3, successful=True)
-    evaluate = (*command_argv("evaluate"), str(tmp_path / "rdn-3"))
+    evaluate = (*command_argv("evaluate"), str(tmp_path / "rdn-3"), "--num-threads", "1")
     assert run.command() == [
         *(*evaluate, "--episodes", "200", "--repeats", "1"),
         *("--protocol", "trained", "--action-mode", "sampled"),
@@ -145,4 +145,7 @@ def test_nothing_is_asked_for_twice(twice, tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
         t_maze.main([*twice, "--runs", str(tmp_path)])
     assert stopped.value.code == 2
-    assert capsys.readouterr().err == f"error: {twice[0]} has the same value twice\n"
+    assert (
+        capsys.readouterr().err
+        == f"error: {twice[0]} has the same value twice: give each value once\n"
+    )

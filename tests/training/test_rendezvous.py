@@ -48,5 +48,5 @@ def test_an_unfinished_meeting_of_a_killed_process_is_forgotten(store):
 
 def test_waiting_ends_with_a_timeout(store):
     store.set("meeting", "abandoned")
-    with pytest.raises(RuntimeError, match="learner 1 did not meet the first one within 0 seconds"):
+    with pytest.raises(RuntimeError, match="learner 1 did not meet learner 0 within 0 seconds"):
         meet(store, 1, 2, 0.2)

@@ -179,7 +179,7 @@ def test_what_is_not_expected_is_refused(changes, says, qbert):
     [
         ({"newest": np.zeros((3, 2, 84, 84), np.uint8)}, r"frame\.newest is .* of shape \(3, 2"),
         ({"breaks": np.array([0, 8]), "older": 2}, r"frame\.breaks holds 8, .* \[0, 8\)"),
-        ({"breaks": np.array([3, 3]), "older": 2}, r"frame\.breaks do not rise"),
+        ({"breaks": np.array([3, 3]), "older": 2}, r"frame\.breaks are not ascending"),
         ({"breaks": np.array([3]), "older": 2}, r"frame\.older is .* of shape \(2, 3, 84, 84\)"),
     ],
 )
