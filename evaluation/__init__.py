@@ -1,4 +1,4 @@
-"""Test games, statistics, published scores, reports, films and pictures."""
+"""Test games, statistics, published scores, reports, films and figures."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Test games of one agent, for each way of choosing actions: a table, and a clip."""
+"""Test games of one agent in each action mode, with a table and a clip."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -32,10 +32,10 @@ def play_agent(
     played: dict[str, dict[str, Evaluation]],
     clip: ClipPlan | None = None,
 ) -> None:
-    """Play an agent's games, store them beside the run, and print their table.
+    """Play an agent's games, store them with the run, and print their table.
 
-    Games are added to `played`, by game and label, as soon as they have ended. Raises `UserError`
-    at the end if they could not be stored.
+    Games are added to `played`, by game and label, as soon as they end. Raises `UserError` at the
+    end if they could not be stored.
     """
     console, name = Console(), agent.games_folder.resolve().name
     limit = longest_test(agent.options, plan.protocol, plan.max_frames)
@@ -61,6 +61,6 @@ def play_agent(
         for line in remarks(evaluation):
             console.print(f"{mode}: {line}", soft_wrap=True)
     if unkept:
-        raise UserError(f"the games were not kept: {unkept}") from unkept
+        raise UserError(f"the games were not saved: {unkept}") from unkept
     if clip and (path := make_clip(agent, plan, modes[0], device=device, **clip._asdict())):
         console.print(f"clip: {path}", soft_wrap=True)

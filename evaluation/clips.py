@@ -27,9 +27,9 @@ def make_clip(
     ending: ClipFormat = "mp4",
     device: torch.device | str = "cpu",
 ) -> Path | None:
-    """Film the plan's first game into RUN/clips/: `seconds` of play at the game's own speed.
+    """Film the plan's first game into RUN/clips/: `seconds` of play at the game's normal speed.
 
-    Returns None, after a line on stderr, if the environment draws no pictures.
+    If the environment draws no pictures, print a line on stderr and return None.
     """
     try:
         environments = visible_environments(agent, plan)
@@ -57,7 +57,7 @@ def _no_clip(reason: ValueError) -> None:
 
 
 def visible_environments(agent: SavedAgent, plan: GamePlan) -> Environments:
-    """Return the plan's first game after a trial drawing; some games need pygame.
+    """Return the plan's first game, after testing that it can draw; some games need pygame.
 
     Raises `NoPictures`, and `ValueError` as `environments_of_plan` does.
     """
@@ -72,16 +72,16 @@ def visible_environments(agent: SavedAgent, plan: GamePlan) -> Environments:
 
 
 def environments_to_film(agent: SavedAgent, plan: GamePlan) -> Environments:
-    """Return the plan's first game; if it draws no pictures, a line is on stderr."""
+    """Return the plan's first game; if it draws no pictures, print a line on stderr."""
     try:
         return visible_environments(agent, plan)
     except NoPictures as reason:
-        print(f"note: no pictures of the game in the film: {reason}", file=sys.stderr)
+        print(f"note: the film will not show the game itself: {reason}", file=sys.stderr)
         return environments_of_plan(agent.options, plan, 1, plan.seed)
 
 
 def clip_path(agent: SavedAgent, plan: GamePlan, action_mode: ActionMode, ending: str) -> Path:
-    """Return a file in the run's folder `clips`, which is made if missing."""
+    """Return a path in the run's folder `clips`, which is created if missing."""
     changes = map(in_file_name, plan.env_options)
     game = "_".join((plan.protocol, *changes, action_mode, f"seed{plan.seed}"))
     path = agent.games_folder / "clips" / f"step_{agent.step:012d}_{game}{ending}"

@@ -1,11 +1,11 @@
-"""Files of test episodes: one JSON file for each evaluation, and its episodes as CSV beside it.
+"""Files of test episodes: a JSON file per evaluation, with its episodes as CSV beside it.
 
     RUN/evaluations/step_000000200000_full-game_cap108000_argmax_5x30_seed1000000.json
     RUN/evaluations/step_000000200000_full-game_cap108000_argmax_5x30_seed1000000.csv
     RUN/evaluations.csv
 
-The three files hold everything, a row for each episode, and a row for each evaluation. Means and
-spreads are computed from the raw episodes on demand. docs/evaluation.md has the fields.
+The three files hold everything, one row per episode, and one row per evaluation, respectively.
+Means and spreads are computed from the raw episodes on demand. docs/evaluation.md lists the fields.
 """
 
 import csv
@@ -31,22 +31,22 @@ from fastweights.host import (
 
 FORMAT = "fastweights-evaluation"
 VERSION = 1
-_MOST = 2**53  # largest return: floats represent all smaller integers exactly
+_MOST = 2**53  # maximum return: floats represent all smaller integers exactly
 
 
 class PlayedGame(NamedTuple):
-    """One full game. Returns are undiscounted, unclipped and as the game counts them."""
+    """One full game. Returns are undiscounted, unclipped, and as counted by the game."""
 
     repeat: int
     episode: int  # within its repeat
-    seed: int  # a single environment with this seed plays this episode first
+    seed: int  # the first episode of a single environment with this seed is this one
     episode_return: float
     life_returns: tuple[float, ...]  # in order; they sum to episode_return
     life_wraps: tuple[int, ...]  # overflows of the score counter in each life
     lives: int
     agent_steps: int
     emulator_frames: int  # from the game's reset on
-    cut: bool  # had reached the time limit when it ended
+    cut: bool  # whether it reached the time limit
 
     @property
     def wraps(self) -> int:
@@ -56,7 +56,7 @@ class PlayedGame(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Raw test episodes, with all settings that are needed to play them again."""
+    """Raw test episodes, with all settings needed to play them again."""
 
     env: str
     protocol: str
@@ -70,7 +70,7 @@ class Evaluation:
     core: str
     score_modulus: int | None  # score at which the counter overflows to zero; None: never
     episodes: tuple[PlayedGame, ...]
-    # Options that differ from those in training; those of Atari differ from the protocol's.
+    # Options that differ from training; for Atari, from the protocol.
     changed_options: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -84,11 +84,11 @@ class Evaluation:
         return any(episode.lives > 1 for episode in self.episodes)
 
     def returns(self, unwrapped: bool = False) -> list[list[float]]:
-        """Return full-game returns, a list a repeat; `unwrapped` adds the counter's losses."""
+        """Return full-game returns, one list per repeat; `unwrapped` corrects overflows."""
         return self._by_repeat(lambda e: [e.episode_return + self._lost(e.wraps, unwrapped)])
 
     def life_returns(self, unwrapped: bool = False) -> list[list[float]]:
-        """Return the returns of all lives, a list a repeat."""
+        """Return the returns of all lives, one list per repeat."""
         return self._by_repeat(
             lambda e: [
                 life + self._lost(wraps, unwrapped)
@@ -97,7 +97,7 @@ class Evaluation:
         )
 
     def scores(self, unwrapped: bool = False) -> list[list[float]]:
-        """Return the protocol's scores, a list a repeat: returns of games or of lives."""
+        """Return the protocol's scores, one list per repeat: returns of games or of lives."""
         return self.life_returns(unwrapped) if self.unit is LIFE else self.returns(unwrapped)
 
     def summary(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class Evaluation:
         """Read the file that `save` wrote.
 
         Raises:
-            UserError: missing, damaged or foreign, in one line.
+            UserError: the file is missing, damaged or foreign; one line.
         """
         path = Path(path)
         try:
@@ -185,7 +185,7 @@ class Evaluation:
         try:
             self.check()
         except ValueError as error:
-            raise UserError(f"these games cannot be kept: {error}") from error
+            raise UserError(f"these games cannot be saved: {error}") from error
         path.parent.mkdir(parents=True, exist_ok=True)
         content = {"format": FORMAT, "version": VERSION}
         content |= {field.name: getattr(self, field.name) for field in fields(self)} | about
@@ -195,11 +195,11 @@ class Evaluation:
         write_bytes(path.with_suffix(".csv"), _csv(self._rows()))
 
     def changed_rules(self) -> dict[str, Any]:
-        """Return what differs from the protocol or from training, without the time limit."""
+        """Return the rules that differ from the protocol or training, without the time limit."""
         return changed_rules(self.protocol, self.rules) | self.changed_options
 
     def rules_in_words(self) -> str:
-        """Return the protocol's name and what differs from it: `full-game, sticky 0.25`."""
+        """Return the protocol's name and the changes to it: `full-game, sticky 0.25`."""
         changes = [f"{name} {value}" for name, value in self.changed_rules().items()]
         return ", ".join([self.protocol, *changes])
 
@@ -236,15 +236,15 @@ def evaluations_in(
 ) -> dict[Path, Evaluation]:
     """Return every evaluation in the run folder `run`, by its file, fewest training steps first.
 
-    A damaged or foreign file is left out, and `warn` is called with the reason.
+    Damaged or foreign files are skipped, and `warn` is called with the reason.
     """
     return _loaded(_files(run), warn)
 
 
 def write_overview(run: Path) -> None:
-    """Write RUN/evaluations.csv: a row for each evaluation, sorted by training steps."""
+    """Write RUN/evaluations.csv: one row per evaluation, sorted by training steps."""
     files: list[Path] = []
-    # Of several processes that evaluate one run, the last to write finds the files of all others.
+    # If several processes evaluate one run, the last to write finds the files of all others.
     while (now := _files(run)) != files:
         files = now
         if rows := [_row(evaluation) for evaluation in _loaded(files, print_warning).values()]:
@@ -261,12 +261,12 @@ def _loaded(files: Iterable[Path], warn: Callable[[str], None]) -> dict[Path, Ev
         try:
             found[path] = Evaluation.load(path)
         except UserError as error:
-            warn(f"left out: {error}")
+            warn(f"skipped: {error}")
     return found
 
 
 def _row(evaluation: Evaluation) -> dict[str, Any]:
-    """Return an evaluation's row of the overview."""
+    """Return an evaluation's row in the overview."""
     changes = (f"{name}={value}" for name, value in evaluation.changed_rules().items())
     about = {"step": evaluation.agent_steps, "env": evaluation.env}
     about |= {"protocol": evaluation.protocol, "changed_rules": " ".join(changes)}
@@ -288,7 +288,7 @@ def _means(repeats: list[list[float]]) -> list[float]:
 
 
 def _mean_without(returns_and_wraps: Iterable[tuple[float, int]]) -> float | None:
-    """Return the mean of the returns without overflow; None if all overflowed."""
+    """Return the mean of the returns that did not overflow; None if all did."""
     straight = [one for one, wraps in returns_and_wraps if not wraps]
     return fmean(straight) if straight else None
 

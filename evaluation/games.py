@@ -1,8 +1,8 @@
 """Test episodes of a trained network.
 
 Every environment plays one game, its first, and all of these games count. The first N games to
-finish would be biased towards short games, which are mostly bad ones. Game i depends on `seed + i`
-only (`evaluation/player.py`), so it is the same for any number of simultaneous games.
+finish would be biased towards short games, which are mostly bad ones. Game i depends only on
+`seed + i` (`evaluation/player.py`), so it is the same for any number of parallel games.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,14 +15,14 @@ from fastweights.agents import Network
 from fastweights.envs import Environments, Episode, Life, resolve
 from fastweights.evaluation.player import ActionMode, Player
 
-# Atari's score counters have six decimal digits or fewer. If a step loses half of the counter's
-# range, the counter has overflowed. This happens in Battlezone and Up'n Down; in games with
-# shorter counters ale-py adds up the score itself.
+# Atari's score counters have at most six decimal digits. If the score drops by half of the
+# counter's range in one step, the counter has overflowed. This happens in Battlezone and Up'n Down;
+# in games with shorter counters, ale-py adds up the score itself.
 _ATARI_SCORE_MODULUS = 1_000_000
 
 
 class Played(NamedTuple):
-    """One finished game, and the overflows of its score counter."""
+    """One finished game, with the overflows of its score counter."""
 
     game: Episode
     life_wraps: tuple[int, ...]  # overflows of the score counter in each life
@@ -39,7 +39,7 @@ def play_games(
     max_steps: int | None = None,
     progress: Callable[[int, int], None] = lambda finished, longest: None,
 ) -> list[Played]:
-    """Play each environment's first game to its end; return one result an environment, in order.
+    """Play each environment's first game to its end; return one result per environment, in order.
 
     Args:
         network: the agent's network.
@@ -50,7 +50,7 @@ def play_games(
         score_modulus: score at which the counter overflows; None for never.
         max_steps: agent steps after which a game of one life is cut; its return so far counts.
         progress: called after every step with the number of finished games and the agent steps of
-            the others. An exception from it ends the playing.
+            the others. An exception that it raises ends the games.
     """
     player = Player(network, environments, action_mode=action_mode, seed=seed, device=device)
     finished: dict[int, Played] = {}
@@ -80,7 +80,7 @@ def film(
     max_steps: int,
     device: torch.device | str = "cpu",
 ) -> Iterator[np.ndarray]:
-    """Yield pictures [H, W, 3] of the first environment's first episode, one an agent step.
+    """Yield pictures [H, W, 3] of the first environment's first episode, one per agent step.
 
     Ends with the episode, or after `max_steps` agent steps.
     """
@@ -98,14 +98,14 @@ def check_actions(network: Network, environments: Environments) -> None:
     config = network.config
     if config.num_actions != environments.num_actions:
         raise ValueError(
-            f"the checkpoint's policy has {config.num_actions} actions and {environments.name} "
-            f"offers {environments.num_actions}: evaluate on the game it was trained for"
+            f"the checkpoint's policy has {config.num_actions} actions, but {environments.name} "
+            f"has {environments.num_actions}: evaluate on the game that it was trained on"
         )
     if tuple(config.frame_shape) != tuple(environments.frame_shape):
         raise ValueError(
-            f"the checkpoint's stem takes frames of shape {tuple(config.frame_shape)} and "
-            f"{environments.name} shows {tuple(environments.frame_shape)}: evaluate on the "
-            "environment it was trained for"
+            f"the checkpoint's stem takes frames of shape {tuple(config.frame_shape)}, but "
+            f"{environments.name} has {tuple(environments.frame_shape)}: evaluate on the "
+            "environment that it was trained on"
         )
 
 

@@ -1,7 +1,7 @@
-"""Learning curves of one run or of several seeds, for every picture of the project.
+"""Learning curves of one run or of several seeds, for all figures of the project.
 
 Colours are safe for colour-blind readers. Every line has its own dash pattern and marker, so that
-grey prints are readable.
+black-and-white prints are readable.
 """
 
 import itertools
@@ -23,20 +23,20 @@ _DASHES = ("-", "--", "-.", ":")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _GRID = 200  # points
 _REFERENCES = COLOURS[2:]
-_FAR = 2.0  # games beyond this multiple of the range of 99 % are left out of the axis
+_FAR = 2.0  # games beyond this multiple of the range of 99 % do not stretch the axis
 _LEGEND_COLUMNS = 5  # at most
 _FEW_POINTS = 20  # curves with fewer points are drawn with markers, too
 
 
 class Curve(NamedTuple):
-    """Points [N] of one seed, x increasing."""
+    """Points [N] of one seed, in order of x."""
 
     x: np.ndarray
     y: np.ndarray
 
 
 class Band(NamedTuple):
-    """Mean, lowest and highest of several seeds [N], where all of them have points."""
+    """Mean, minimum and maximum over several seeds [N], where all of them have points."""
 
     x: np.ndarray
     mean: np.ndarray
@@ -58,7 +58,7 @@ def band(curves: list[Curve]) -> Band | None:
 
 
 def line_styles(labels: Sequence[str]) -> Styles:
-    """Return a colour, dash pattern and marker each; the first 28 are all different."""
+    """Return a colour, dash pattern and marker per label; the first 28 are all different."""
     return {
         label: {
             "color": COLOURS[index % len(COLOURS)],
@@ -72,7 +72,7 @@ def line_styles(labels: Sequence[str]) -> Styles:
 def draw_seeds(
     axes: Any, curves: list[Curve], style: dict[str, Any], label: str, bands: bool = True
 ) -> None:
-    """Draw the mean of several seeds where all have points, thin lines of seeds, and a band.
+    """Draw the mean of several seeds where all have points, thin lines per seed, and a band.
 
     Without `bands`, only the mean is drawn.
     """
@@ -109,9 +109,9 @@ def draw_learning_curve(
     Args:
         logs: Columns as `read_logs` returns them.
         unit: Unit of the returns, from `measured_unit`.
-        num_envs: Environments of the training; the mean begins with as many games or lives.
-        title: The heading.
-        frames_per_step: Emulator frames an agent step. Above 1 an upper axis shows frames.
+        num_envs: Number of training environments; the mean starts after as many games or lives.
+        title: The title.
+        frames_per_step: Emulator frames per agent step. Above 1, an upper axis shows frames.
         references: Returns of the same unit to draw as horizontal lines, by name, e.g.
             `{"random play": 163.9}`.
     """
@@ -132,14 +132,14 @@ def draw_learning_curve(
 
 
 def new_figure(height: float, width: float = 8) -> Any:
-    """Return a Matplotlib figure, measured in inches, that needs no screen."""
+    """Return a Matplotlib figure, sized in inches, that needs no display."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=120, layout="constrained")
 
 
 def with_legend(figure: Any) -> Any:
-    """Return `figure` with one legend below all axes, and made taller for it."""
+    """Return `figure`, made taller, with one legend below all axes."""
     found: dict[str, Any] = {}
     for axes in figure.axes:
         handles, labels = axes.get_legend_handles_labels()
@@ -182,7 +182,7 @@ def _plot_games(axes: Any, logs: Mapping[str, list[Any]]) -> None:
 
 
 def _plot_recent(axes: Any, points: Sequence[tuple[int, float]], unit: Unit) -> None:
-    """Draw a line; if there are few points, also the points."""
+    """Draw a line and, if there are few points, the points."""
     marker = "o" if len(points) <= _FEW_POINTS else None
     label = f"mean of up to 100 recent {unit.plural}"
     axes.plot(*zip(*points, strict=True), color=ORANGE, linewidth=2, marker=marker, label=label)
@@ -209,6 +209,6 @@ def _scaling(factor: float) -> Callable[[Any], Any]:
 
 
 def literal_text(text: str) -> str:
-    """Return text that Matplotlib draws literally: no formulas, no hidden legend entries."""
+    """Return text that Matplotlib draws literally, without formulas or hidden legend entries."""
     lines = (one_line(line).replace("$", r"\$") for line in text.split("\n"))
     return re.sub("^(?=_|$)", " ", "\n".join(lines))

@@ -1,4 +1,4 @@
-"""An exported agent's model card, in the form that model hubs read."""
+"""An exported agent's model card, in the format of model hubs."""
 
 import shlex
 from collections.abc import Iterable
@@ -47,11 +47,11 @@ parameters and {payload["step"]:,} agent steps of training{seed}.{code} All opti
 
 ## Scores
 
-{table if kept else "None kept: this agent has not been evaluated."}
+{table if kept else "None: this agent has not been evaluated."}
 
-A score is the mean of the repeats' means of undiscounted, unclipped returns, ± a standard
-deviation: of those means, or over the episodes where there was one repeat. A longer game is cut,
-and counts with the return it had by then. Game i of all repeats has the first seed + i, so rows
+A score is the mean of the repeats' means of undiscounted, unclipped returns, ± the standard
+deviation of those means (with a single repeat, over its episodes). Longer games are cut off, and
+their returns until then count. Game i, counted across all repeats, uses the first seed + i, so rows
 with the same first seed share games.
 
 {remarked}## Use

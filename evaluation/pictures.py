@@ -1,6 +1,6 @@
 """Clips and single pictures of a game.
 
-All files are written to a temporary name and renamed. Nothing here needs a screen.
+All files are written under a temporary name and renamed. Nothing here needs a display.
 """
 
 import errno
@@ -13,18 +13,18 @@ import numpy as np
 
 from fastweights.host import replacing
 
-_SHORTEST_GIF_FRAME = 20  # milliseconds; browsers slow shorter frames down to 100
+_SHORTEST_GIF_FRAME = 20  # milliseconds; browsers show shorter frames for 100
 
 
 def write_clip(frames: Iterable[np.ndarray], path: Path, fps: float) -> Path:
     """Write pictures [H, W, 3] or [H, W], uint8, as a clip; return its path.
 
-    A `path` that ends in .gif makes a GIF, any other an MP4 (H.264, yuv420p). Small pictures are
+    A `path` that ends in .gif gives a GIF, any other an MP4 (H.264, yuv420p). Small pictures are
     enlarged two or three times. Without ffmpeg, a GIF is written beside `path`, with a warning on
     stderr. Frames are read one by one, so an MP4 of a long game needs little memory.
 
     Raises:
-        ValueError: no frames, not pictures, or of different sizes.
+        ValueError: no frames, not pictures, or different sizes.
         OSError: `path` cannot be written.
     """
     path, pictures = Path(path), _checked(frames)
@@ -38,7 +38,7 @@ def write_clip(frames: Iterable[np.ndarray], path: Path, fps: float) -> Path:
 
 
 def still(frame: np.ndarray, path: Path) -> None:
-    """Write a picture [H, W, 3] or [H, W], uint8, as PNG, enlarged as a clip's frames are.
+    """Write a picture [H, W, 3] or [H, W], uint8, as PNG, enlarged like the frames of a clip.
 
     Raises:
         ValueError: not a picture.
@@ -83,7 +83,7 @@ def _write_mp4(pictures: Iterator[np.ndarray], path: Path, fps: float) -> None:
             count += 1
     finally:
         writer.close()
-    # The writer drops ffmpeg's exit code; missing frames reveal a full disk.
+    # The writer ignores ffmpeg's exit code; missing frames reveal a full disk.
     _check_length(path, count)
 
 
@@ -106,7 +106,7 @@ def _write_gif(pictures: Iterator[np.ndarray], path: Path, fps: float) -> None:
     from PIL import Image
 
     first, *others = (Image.fromarray(picture) for picture in pictures)
-    # A GIF has hundredths of a second: each frame ends at the one nearest to its time.
+    # GIF times are in hundredths of a second: each frame's end is rounded to the nearest.
     ends = [10 * round(100 * (frame + 1) / fps) for frame in range(1 + len(others))]
     durations = [end - begin for begin, end in itertools.pairwise([0, *ends])]
     durations = [max(_SHORTEST_GIF_FRAME, duration) for duration in durations]
@@ -114,7 +114,7 @@ def _write_gif(pictures: Iterator[np.ndarray], path: Path, fps: float) -> None:
 
 
 def _checked(frames: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """Yield RGB pictures of one size with even sides; check the first before writing."""
+    """Yield RGB pictures of equal size with even sides; check the first before writing."""
     frames = iter(frames)
     first = next(frames, None)
     if first is None:
@@ -128,15 +128,15 @@ def _as_rgb(frame: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
     is_picture = frame.ndim == 2 or (frame.ndim == 3 and frame.shape[-1] == 3)
     if not is_picture or frame.dtype != np.uint8:
         raise ValueError(
-            f"a picture is [H, W, 3] or [H, W] of uint8, not {frame.shape} of {frame.dtype}"
+            f"a picture must be uint8 [H, W, 3] or [H, W], not {frame.dtype} {frame.shape}"
         )
     if frame.shape != size:
-        raise ValueError(f"all frames of a clip have one shape, not {size} and {frame.shape}")
+        raise ValueError(f"all frames of a clip must have one shape, not {size} and {frame.shape}")
     return np.repeat(frame[..., None], 3, axis=-1) if frame.ndim == 2 else frame
 
 
 def _enlarged(picture: np.ndarray) -> np.ndarray:
-    """Enlarge by nearest neighbour, so that pixels stay sharp; then make sides even for yuv420p."""
+    """Enlarge by nearest neighbour to keep pixels sharp; then make sides even for yuv420p."""
     longest = max(picture.shape[:2])
     factor = 3 if longest <= 120 else 2 if longest <= 320 else 1
     picture = picture.repeat(factor, axis=0).repeat(factor, axis=1)

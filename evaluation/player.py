@@ -1,10 +1,10 @@
 """A trained network that plays many games, each independent of the others.
 
-A game depends on its seed only: through the environment's start and draws, through the random
-numbers for sampled actions, which are separate for each game, and through arithmetic. Arithmetic
-needs care: convolutions and matrix products round differently in batches of different size (1e-7 in
-the policy's logits between batches of 1 and of 16, on a CPU), and one rounded tie changes a whole
-game. So the network always reads blocks of the same number of rows, padded if fewer games are left.
+A game depends only on its seed: the environment's start and draws do, and so do the random numbers
+for sampled actions, which are separate for each game. Arithmetic needs care: convolutions and
+matrix products round differently in batches of different sizes (1e-7 in the policy's logits between
+batches of 1 and of 16, on a CPU), and one rounded tie changes a whole game. So the network always
+reads blocks of the same number of rows, padded if fewer games are left.
 """
 
 from typing import Any, Literal, get_args
@@ -20,7 +20,7 @@ from fastweights.host import one_of
 from fastweights.kernels import State, map_state, refilled, tensors_of
 
 ActionMode = Literal["argmax", "sampled"]
-BLOCK = 16  # rows of a network call
+BLOCK = 16  # rows per network call
 
 _NOISE = 0xAC7  # separates the actions' random numbers from the environments' of the same seed
 
@@ -28,8 +28,8 @@ _NOISE = 0xAC7  # separates the actions' random numbers from the environments' o
 class Player:
     """The state of the games between two calls: `row` is the next row to act on.
 
-    The caller made `environments` with seed `seed + i` for environment i; the same number seeds
-    its sampled actions. `playing`: the environments that get actions, initially all. Raises a
+    The caller has created `environments` with seed `seed + i` for environment i; the same number
+    seeds its sampled actions. `playing`: the environments that get actions, initially all. Raises a
     one-line `ValueError` for an unknown action mode.
     """
 
@@ -55,9 +55,9 @@ class Player:
         self._states = [network.initial_state(BLOCK) for _ in self._rows]
 
     def step(self) -> Decision:
-        """Act once in every game of `playing`, and return these decisions in order.
+        """Act once in every game in `playing`, and return these decisions in order.
 
-        The other games are given action 0.
+        The other games get action 0.
         """
         thoughts = []
         for number in range(len(self._rows)):
@@ -78,9 +78,9 @@ class Player:
         return self._network.inspect(*self._seen(0))
 
     def keep(self, envs: Int[np.ndarray, " N"]) -> None:
-        """Drop the games other than `envs`, if that saves a block; otherwise keep all of them.
+        """Drop all games but `envs` if that saves a block; otherwise keep all of them.
 
-        `playing` says which are kept, and get actions.
+        `playing` lists the games that are kept and get actions.
         """
         stay = np.isin(self.playing, envs)
         if -(-stay.sum() // BLOCK) == len(self._rows):

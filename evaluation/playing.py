@@ -1,4 +1,4 @@
-"""Test games for every command: in parallel if they fit, with progress, stored in files."""
+"""Test games for all commands: played in parallel if they fit, with progress, stored in files."""
 
 import math
 import sys
@@ -21,9 +21,9 @@ from fastweights.host import COUNT, NOT_NEGATIVE, ProgressDisplay, check_ranges,
 from fastweights.training import TEST_SEEDS, Rules, RunOptions, make_environments, trained_rules
 
 _MOST_AT_ONCE = 256  # environments in parallel
-_LONG = HALF_AN_HOUR // 4  # agent steps of half an hour of Atari
+_LONG = HALF_AN_HOUR // 4  # agent steps in half an hour of Atari
 
-Report = Callable[[int, int], None]  # games finished, agent steps of the longest
+Report = Callable[[int, int], None]  # finished games, agent steps of the longest game
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,22 +33,22 @@ class GamePlan:
     episodes: int = 30
     """Number of full games per repeat."""
     repeats: int = 5
-    """Number of repeats; the reported spread is that of their means."""
+    """Number of repeats; the reported spread is the spread of their means."""
     num_envs: int = 0
-    """Number of games at once, which changes the speed but not the games. 0: all, at most 256."""
+    """Number of parallel games; affects the speed but not the games. 0: all, at most 256."""
     protocol: str = "full-game"
     """Rules: full-game, published (scores are lives), machado, noop30, or trained (as in
     training)."""
     max_frames: int | None = None
-    """Maximum length of a game in emulator frames (agent steps where there is no emulator); 0: no
-    limit. Default: 108000, half an hour; for trained the limit in training."""
+    """Maximum length of a game in emulator frames (agent steps without an emulator); 0: no limit.
+    Default: 108000 (half an hour), or the training limit with --protocol trained."""
     env_options: tuple[str, ...] = ()
-    """Options of the environment that replace those in training, such as corridor=20 (TMaze) or
+    """Environment options that override those of training, such as corridor=20 (TMaze) or
     sticky=0.25 (Atari)."""
     seed: int = TEST_SEEDS.start
-    """Seed of the first game; game i, counted through all repeats, has seed + i."""
+    """Seed of the first game; game i, counted across all repeats, uses seed + i."""
     num_threads: int = 0
-    """Number of CPU threads; 0: one per core."""
+    """Number of CPU threads; 0: one per CPU core."""
 
     @property
     def games(self) -> int:
@@ -57,7 +57,7 @@ class GamePlan:
 
 
 def check_plan(plan: GamePlan) -> None:
-    """Raise a one-line `ValueError` for a value that is not allowed."""
+    """Raise a one-line `ValueError` for an invalid value."""
     check_ranges(plan, COUNT, "episodes", "repeats")
     check_ranges(plan, NOT_NEGATIVE, "num_envs", "max_frames")
     if not 0 <= plan.seed <= 2**31 - 1 - plan.games:
@@ -83,16 +83,16 @@ def play(
 ) -> Evaluation:
     """Play the games of `plan` with a network trained with `trained` for `step` agent steps.
 
-    `report` is called after every step; an exception from it ends the playing. Call `check_plays`
-    first, to find out whether the games can be played.
+    `report` is called after every step; an exception that it raises ends the games. Call
+    `check_plays` first to find out whether the games can be played.
 
     Raises:
-        ValueError: a value of `plan`, or an action mode, that is not allowed; one line.
+        ValueError: an invalid value in `plan`, or an invalid action mode; one line.
     """
     check_plan(plan)
     at_once = min(plan.num_envs or _MOST_AT_ONCE, plan.games)
     limit = longest_test(trained, plan.protocol, plan.max_frames)
-    is_atari = trained_rules(trained).resolved(trained.env) is not None  # ale-py cuts these games
+    is_atari = trained_rules(trained).resolved(trained.env) is not None  # ale-py cuts these off
     played: list[Played] = []
     for first in range(0, plan.games, at_once):
         number, seed = min(at_once, plan.games - first), plan.seed + first
@@ -113,7 +113,7 @@ def play(
 
 @contextmanager
 def _evaluating(network: Network) -> Iterator[None]:
-    """Leave out what only training has, such as dropout; restore each module's mode afterwards."""
+    """Put the network into evaluation mode (no dropout); restore each module's mode afterwards."""
     training = [module for module in network.modules() if module.training]
     network.eval()
     try:
@@ -139,7 +139,7 @@ def environments_of_plan(
 
 
 def keep(evaluation: Evaluation, run: Path, trained: RunOptions, **about: object) -> Path:
-    """Store an evaluation in `run`, a run folder or one in its place; return the JSON's path."""
+    """Store an evaluation in `run`, a run folder or its equivalent; return the JSON's path."""
     path = run / "evaluations" / evaluation.file_name()
     evaluation.save(
         path,
@@ -164,15 +164,15 @@ def progress_bar(
 ) -> Iterator[Report]:
     """Show the number of finished games, and an estimate of the time left, on stderr.
 
-    The estimate is from the mean pace since the beginning: many games run in parallel, so it may
-    take long until the first game ends.
+    The estimate uses the mean pace since the start: many games run in parallel, so it may take a
+    long time until the first game ends.
 
     Args:
         games: number of games.
         what: what the bar counts, in words.
         stream: stream to write to; None for stderr.
         clock: clock in seconds.
-        limit: frames after which games are cut; None for never.
+        limit: frames after which games are cut off; None for never.
         option: the command's option for `limit`, for a note about long games.
     """
     said = False
@@ -182,9 +182,9 @@ def progress_bar(
         display.update(finished, {"longest_game": longest})
         if longest == _LONG + 1 and not said:
             said = True
-            cut = f"it is cut after {limit:,} frames ({option})" if limit else None
-            how = cut or f"{option} would cut it"
-            display.say(f"note: a game goes on beyond {_LONG:,} agent steps; {how}")
+            cut = f"it will be cut off after {limit:,} frames ({option})" if limit else None
+            how = cut or f"to limit its length, use {option}"
+            display.say(f"note: a game has passed {_LONG:,} agent steps; {how}")
 
     showing = ProgressDisplay(
         games, stream=stream or sys.stderr, clock=clock, unit="games", window=math.inf

@@ -16,10 +16,10 @@ _ATARI_FRAMES, _ATARI_ACTIONS = (4, 84, 84), 18
 
 
 def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table:
-    """Return a table with a column for each evaluation.
+    """Return a table with one column per evaluation.
 
-    The score, shown where there are repeats, is the mean and standard deviation of the repeats'
-    means; returns are the mean and standard deviation over all games or lives.
+    The score, shown if there are repeats, is the mean and standard deviation of the repeats' means;
+    returns are the mean and standard deviation over all games or lives.
     """
     first = next(iter(evaluations.values()))
     table = Table("", title=escape(f"{title}: {first.env}, {first.rules_in_words()}"))
@@ -52,10 +52,10 @@ def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table
 
 
 def comparison_tables(evaluations: Mapping[str, Evaluation]) -> list[Table]:
-    """Return tables of agents' scores of one game beside published ones; empty if there are none.
+    """Return tables of agents' scores beside published scores; empty if there are none.
 
-    `evaluations`: by label, all of the same game. Full games and lives have a table
-    each, because they do not compare.
+    `evaluations`: by label, all of the same game. Full games and lives have separate tables,
+    because they are not comparable.
     """
     env = next(iter(evaluations.values())).env
     reference = random_and_human().get(env)
@@ -74,7 +74,7 @@ def comparison_tables(evaluations: Mapping[str, Evaluation]) -> list[Table]:
 
 
 def _life_tables(env: str, evaluations: Mapping[str, Evaluation]) -> list[Table]:
-    """Return a table of returns of a life beside Irie et al. 2021, a column a training length."""
+    """Return a table of per-life returns beside Irie et al. 2021, a column per training length."""
     published = {key[1:]: one for key, one in recurrent_fwp().items() if key[0] == env}
     if not published:
         return []
@@ -92,7 +92,7 @@ def _life_tables(env: str, evaluations: Mapping[str, Evaluation]) -> list[Table]
 
 
 def _plain_table(title: str, columns: Sequence[str]) -> Table:
-    """Return a table with columns of numbers; a narrow terminal breaks words and cuts none."""
+    """Return a table with columns of numbers; a narrow terminal wraps words and truncates none."""
     table = Table(title=title)
     table.add_column("", overflow="fold")
     for column in columns:
@@ -101,10 +101,10 @@ def _plain_table(title: str, columns: Sequence[str]) -> Table:
 
 
 def core_table(width: int = _FULL_WIDTH) -> Table:
-    """Return every core with its description, its source, and the parameters of an Atari agent.
+    """Return a table of all cores: description, source, and parameters of an Atari agent.
 
-    Fast-weight programmers have the paper's systematic names: slow net/update rule, fast net. A
-    terminal of less than 80 columns (`width`) has one column for all words.
+    Fast-weight programmers have the paper's systematic names: slow net/update rule, fast net. In a
+    terminal narrower than 80 columns (`width`), one column holds all words.
     """
     table = Table(title=f"Cores (parameters: whole agent, large ResNet, {_ATARI_ACTIONS} actions)")
     table.add_column("--core", style="bold", no_wrap=True)

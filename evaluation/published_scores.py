@@ -22,7 +22,7 @@ class ReferenceScores(NamedTuple):
     human: float
 
     def normalised(self, score: float) -> float:
-        """Return the score on a scale with 0 for random play and 1 for the human."""
+        """Return the score on a scale where random play is 0 and the human is 1."""
         return (score - self.random) / (self.human - self.random)
 
 
@@ -39,7 +39,7 @@ def recurrent_fwp() -> dict[tuple[str, int, str], PublishedScore]:
 
 @cache
 def random_and_human() -> dict[str, ReferenceScores]:
-    """Return the reference scores of the usual 57 games, by name (`Qbert`)."""
+    """Return the reference scores of the usual 57 games by name (`Qbert`)."""
     return {
         row["game"]: ReferenceScores(float(row["random"]), float(row["human"]))
         for row in read_rows(_FOLDER / "atari57_random_human.csv")

@@ -24,18 +24,18 @@ def rules_for_testing(
 ) -> Rules:
     """Return the rules of test games for an agent trained with `options`.
 
-    On Atari a game is cut as `longest_test` says. Observations and actions stay as in training: an
-    agent with fewer actions than the protocol never uses the others.
+    On Atari, games are cut off as `longest_test` says. Observations and actions stay as in
+    training: an agent with fewer actions than the protocol never uses the others.
 
     Args:
-        options: those of training.
+        options: the training options.
         protocol: name of a protocol, or `trained`.
         max_frames: as for `longest_test`.
-        env_options: `name=value` pairs that replace training's, or rules of the protocol.
+        env_options: `name=value` pairs that override those of training, or the protocol's rules.
 
     Raises:
         ValueError: an unknown protocol, or one for other environments; an option that the
-            environment does not have, or that belongs to the agent.
+            environment does not have, or that is fixed by the agent.
     """
     if protocol not in (known := (*PROTOCOLS, "trained")):
         raise ValueError(unknown_name("protocol", protocol, known))
@@ -57,18 +57,18 @@ def _check_changes(changes: Mapping[str, Any]) -> None:
     for name in changes:
         if name in THE_AGENTS_OWN:
             raise ValueError(
-                f"--env-options {name}: an agent plays with the pictures and actions that it was "
-                "trained with; train another agent with this option"
+                f"--env-options {name}: an agent must play with the observations and actions that "
+                "it was trained with; train another agent with this option"
             )
     if "max_frames" in changes:
-        raise ValueError("--env-options max_frames: give the limit as --max-frames")
+        raise ValueError("--env-options max_frames: use --max-frames to set the limit")
 
 
 def longest_test(options: RunOptions, protocol: str, max_frames: int | None = None) -> int | None:
     """Return the time limit of a test game in frames; None for no limit.
 
-    `max_frames`: the limit that was asked for, 0 for none. None selects the protocol's limit
-    (`trained`: training's), or half an hour if there is none.
+    `max_frames`: the requested limit, 0 for none. None selects the protocol's limit (`trained`:
+    that of training), or half an hour if there is none.
 
     Raises:
         ValueError: an unknown protocol.
@@ -82,10 +82,10 @@ def longest_test(options: RunOptions, protocol: str, max_frames: int | None = No
 
 
 def changed_rules(protocol: str, rules: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the rules by which games differ from the protocol whose name they have.
+    """Return the rules in which games differ from the named protocol.
 
-    Observations, actions and the time limit are left out: the first two are the agent's own, and
-    `Evaluation.max_frames` has the limit. Empty for a name that is no protocol.
+    Observations, actions and the time limit are left out: the first two belong to the agent, and
+    the limit is in `Evaluation.max_frames`. Empty for a name that is not a protocol.
     """
     known = PROTOCOLS.get(protocol)
     usual = asdict(known) if known else {}
@@ -98,5 +98,5 @@ def changed_rules(protocol: str, rules: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def in_file_name(change: str) -> str:
-    """Return a change of rules, such as `noop_max-0`, in characters that any file name may have."""
+    """Return a change of rules, such as `noop_max-0`, in characters allowed in any file name."""
     return re.sub(r"[^\w.-]+|_", "-", change).lower()

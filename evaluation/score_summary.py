@@ -1,4 +1,4 @@
-"""Summaries of an evaluation in words: its mean and spread, and remarks about them."""
+"""Summaries of an evaluation in words: mean, spread, and remarks about them."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -20,10 +20,10 @@ class Spread(NamedTuple):
 
 
 def spread(evaluation: Evaluation, what: str) -> Spread:
-    """Return a mean and the deviation of the repeats' means, or of a single repeat's returns.
+    """Return the mean, and the standard deviation of the repeats' means (or one repeat's returns).
 
     `what`: full_game, life or score (the protocol's unit). The mean is over all games or lives of
-    all repeats; a score's is over the repeats' means.
+    all repeats; for score, over the repeats' means.
     """
     name = evaluation.unit.tested if what == "score" else what
     summary = evaluation.summary()
@@ -34,9 +34,9 @@ def spread(evaluation: Evaluation, what: str) -> Spread:
 
 
 def over_episodes(summary: Mapping[str, Any], name: str) -> Spread:
-    """Return mean and deviation over all full games or lives of an evaluation's `summary`.
+    """Return mean and standard deviation over all full games or lives in a `summary`.
 
-    `name`: full_game or life; `over` says `episodes` of both.
+    `name`: full_game or life; in both cases `over` is `episodes`.
     """
     several = summary["lives" if name == "life" else "episodes"] > 1
     std = summary[f"{name}_std"] if several else None
@@ -51,13 +51,13 @@ def remarks(evaluation: Evaluation) -> list[str]:
         without = summary[f"{evaluation.unit.tested}_mean_without_wrapped"]
         left = "none left" if without is None else f"{without:,.1f}"
         lines.append(
-            f"the score counter passed {evaluation.score_modulus - 1:,} and began again in "
+            f"the score counter passed {evaluation.score_modulus - 1:,} and restarted from 0 in "
             f"{wrapped} of {games} games: mean score {summary['score_mean']:,.1f} as counted, "
-            f"{summary['score_mean_unwrapped']:,.1f} with what it lost, "
+            f"{summary['score_mean_unwrapped']:,.1f} with the lost points, "
             f"{evaluation.unit.plural} without those {left}"
         )
     if cut := cut_games(evaluation):
-        lines.append(f"{cut}; each counts with the return it had by then")
+        lines.append(f"{cut}; their returns until then count")
     return lines
 
 

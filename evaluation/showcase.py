@@ -38,9 +38,9 @@ def before_training(
     device: torch.device,
     check: Callable[[], None],
 ) -> None:
-    """Play test episodes with the untrained network and store them for the closing table.
+    """Play test episodes with the untrained network, and store them for the final table.
 
-    `check` is called after every step; an exception from it ends the playing.
+    `check` is called after every step; an exception that it raises ends the games.
     """
     with shown(options, "test games before training") as show:
 
@@ -52,7 +52,7 @@ def before_training(
 
 
 def show_trained(run: Path, options: RunOptions) -> None:
-    """Play, film and draw the trained agent; print the table and the pictures' paths."""
+    """Play and film the trained agent and draw its curve; print the table and the paths."""
     device = choose_device(options.learner_device or options.device)
     agent = open_agent(run, device, options.env, options.core)
     with shown(options, "test games after training") as report:
@@ -73,7 +73,7 @@ def show_trained(run: Path, options: RunOptions) -> None:
 
 
 def _curve(run: Path, options: RunOptions, before: Evaluation | None) -> dict[str, Path]:
-    """Draw the learning curve if enough games have ended; print what a short run lacks."""
+    """Draw the learning curve if enough games have ended; otherwise print what is missing."""
     logs, path = read_logs(run / "logs.csv"), run / "learning_curve.png"
     if said := shortfall(logs, options.num_envs):
         Console().print(f"learning curve: {said}", soft_wrap=True)
@@ -93,6 +93,6 @@ def _curve(run: Path, options: RunOptions, before: Evaluation | None) -> dict[st
 
 
 def _middle(clip: Path) -> np.ndarray:
-    """Return a clip's middle picture; a clip is read twice, and never held in memory."""
+    """Return a clip's middle picture; the clip is read twice, and never held in memory."""
     count = sum(1 for _ in imageio.imiter(clip))
     return next(islice(imageio.imiter(clip), count // 2, None))

@@ -1,10 +1,10 @@
 """Statistics of scores over several games and seeds, with confidence intervals.
 
-Source of every definition: Agarwal et al. 2021, Deep Reinforcement Learning at the Edge of the
-Statistical Precipice (NeurIPS). Scores are normalised, one number a run; a run is a training seed.
-Runs of a game are exchangeable, games are not: a bootstrap draws runs within each game.
+Source of all definitions: Agarwal et al. 2021, Deep Reinforcement Learning at the Edge of the
+Statistical Precipice (NeurIPS). Scores are normalised, one number per run; a run is a training
+seed. Runs of a game are exchangeable, games are not: a bootstrap resamples runs within each game.
 
-Every statistic takes a list with one array [..., runs] a game and works along the last axis, so a
+Every statistic takes a list with one array [..., runs] per game and works along the last axis, so a
 bootstrap passes all resamples at once. Games may differ in their number of runs.
 """
 
@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-Games = Sequence[np.ndarray]  # one array [..., runs] a game
-Scores = Mapping[str, ArrayLike]  # game -> a score a run
+Games = Sequence[np.ndarray]  # one array [..., runs] per game
+Scores = Mapping[str, ArrayLike]  # game -> one score per run
 
-# Arrays [2, N], one for each stratum: sums of scores, and the number of scores in each sum. Scores
-# of one sum, such as the lives of one game, are drawn together.
+# Arrays [2, N], one per stratum: sums of scores, and the number of scores in each sum. The scores
+# in one sum, such as the lives of one game, are resampled together.
 Sums = Sequence[np.ndarray]
 
 _CHUNK = 2_000  # resamples at once, to limit memory
@@ -27,7 +27,7 @@ _CHUNK = 2_000  # resamples at once, to limit memory
 class Estimate(NamedTuple):
     """A statistic and its confidence interval; arrays if the statistic is an array.
 
-    The interval is NaN if some game has a single run, whose spread is unknown.
+    The interval is NaN if some game has a single run, because its spread is unknown.
     """
 
     value: float | np.ndarray
@@ -36,7 +36,7 @@ class Estimate(NamedTuple):
 
 
 def iqm(games: Games) -> np.ndarray:
-    """Return the interquartile mean: all runs of all games without the best and worst quarter."""
+    """Return the interquartile mean: over all games' runs without the best and worst quarter."""
     everything = np.sort(np.concatenate(games, -1), -1)
     cut = everything.shape[-1] // 4
     return everything[..., cut : everything.shape[-1] - cut].mean(-1)
@@ -98,7 +98,7 @@ def estimate(
 ) -> Estimate:
     """Return `statistic` of one or two sets of scores, with a stratified percentile bootstrap.
 
-    Two sets must be of the same games.
+    Two sets must cover the same games.
 
     Args:
         confidence: coverage of the interval, in (0, 1).
@@ -106,19 +106,19 @@ def estimate(
 
     Raises:
         ValueError: no game, a game without runs or with a score that is not finite, sets of
-            different games, or an argument out of its range.
+            different games, or an argument out of range.
     """
     _check_bootstrap(confidence, resamples)
     names = sorted(scores[0])
     if any(sorted(one) != names for one in scores):
-        raise ValueError(f"scores to compare must be of the same games: {', '.join(names)}")
+        raise ValueError(f"scores to compare must cover the same games: {', '.join(names)}")
     sets = [[np.asarray(one[name], float) for name in names] for one in scores]
     if not names or any(runs.ndim != 1 or not runs.size for games in sets for runs in games):
         raise ValueError("every game needs a list with at least one score")
     for games in sets:
         for name, runs in zip(names, games, strict=True):
             if not np.isfinite(runs).all():
-                raise ValueError(f"a score of {name} is not finite: leave its run out, and say so")
+                raise ValueError(f"a score of {name} is not finite: exclude its run, and say so")
     value = statistic(*sets)
     if any(runs.size == 1 for games in sets for runs in games):
         return Estimate(value, value * np.nan, value * np.nan)
@@ -138,12 +138,12 @@ def compare(
 ) -> Comparison:
     """Compare two mean scores, each the mean over strata, by a stratified percentile bootstrap.
 
-    Each side is resampled separately, within its strata. Intervals are NaN if some stratum has one
-    entry. The percentage has no interval if the resampled divisor changes its sign too often (in
-    more than a tail of the confidence) to bound the quotient.
+    Each side is resampled separately within its strata. Intervals are NaN if some stratum has only
+    one entry. The percentage has no interval if the resampled divisor changes sign too often (in
+    more than one tail of the confidence interval) to bound the quotient.
 
     Raises:
-        ValueError: a confidence outside (0, 1), or fewer resamples than one.
+        ValueError: a confidence outside (0, 1), or fewer than one resample.
     """
     _check_bootstrap(confidence, resamples)
     a, b = (float(_mean_of_strata(side)) for side in (ours, theirs))

@@ -1,9 +1,9 @@
 """Test games of an agent in training: before, at intervals, and after.
 
 The games are those of `evaluate.py --protocol trained --action-mode sampled`, with seeds that no
-training environment has. They are played between two updates with the present weights, in separate
-environments and with separate random numbers. Training is bit-identical with and without them; it
-takes longer by the duration of the games.
+training environment uses. They are played between two updates with the current weights, in separate
+environments and with separate random numbers. Training is bit-identical with and without them; only
+its duration increases.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from fastweights.evaluation.score_summary import cut_games
 from fastweights.host import UserError
 from fastweights.training import RunOptions
 
-# Sampled actions: with argmax, an agent after a few minutes repeats one action and gets stuck.
+# Sampled actions: with argmax, an agent trained for minutes may repeat one action and get stuck.
 ACTION_MODE: ActionMode = "sampled"
 
 
@@ -48,7 +48,7 @@ def own_tests(
 ) -> dict[Path, Evaluation]:
     """Return the test games that belong to a run's training, by file, fewest agent steps first.
 
-    Left out are other games, such as those under other rules. `warn` is called with a line about
+    Other games, such as those under other rules, are left out. `warn` is called with a line about
     each file that cannot be read.
     """
     plan = games_of(options)
@@ -80,10 +80,10 @@ def play_games_of(
 
 
 class PeriodicTest:
-    """Test games whenever training has passed another `evaluate_every` steps.
+    """Plays test games each time training has passed another `evaluate_every` steps.
 
-    `step`: agent steps already trained for. If the run was stopped during the games due by then,
-    they are played first. `say` is called with a line about each result.
+    `step`: agent steps already trained for. If the run was stopped during the games due at that
+    point, they are played first. `say` is called with a line about each result.
     """
 
     def __init__(
@@ -111,8 +111,8 @@ class PeriodicTest:
         self._periods = self._passed(step)
         try:
             keep(evaluation, self._run, self._options)
-        except (OSError, UserError) as error:  # training goes on, as after a failed checkpoint
-            self._say(f"warning: the test games at {step:,} agent steps were not kept: {error}")
+        except (OSError, UserError) as error:  # training continues, as after a failed checkpoint
+            self._say(f"warning: the test games at {step:,} agent steps were not saved: {error}")
         summary = evaluation.summary()
         self._say(
             f"test at {step:,} agent steps: {summary['full_game_mean']:,.1f} ± "

@@ -1,4 +1,4 @@
-"""Films of an agent at work: the game, what it sees and decides, and its memory."""
+"""Films of an agent at work: the game, its input and decisions, and its memory."""
 
 import lazy_loader
 

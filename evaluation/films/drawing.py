@@ -1,6 +1,6 @@
-"""Drawing into pictures [H, W, 3] uint8 with NumPy: colour scales, enlarging, text, lines.
+"""Drawing on pictures [H, W, 3] uint8 with NumPy: colour scales, enlarging, text, lines.
 
-A film has tens of thousands of frames, and a plotting library takes a tenth of a second for each.
+A film has tens of thousands of frames, and a plotting library takes a tenth of a second per frame.
 """
 
 from functools import lru_cache
@@ -47,12 +47,12 @@ def _look_up(ramp: np.ndarray, share: np.ndarray) -> np.ndarray:
 
 
 def enlarge(picture: np.ndarray, rows: int, columns: int | None = None) -> np.ndarray:
-    """Repeat every pixel in rows x columns (rows x rows without `columns`)."""
+    """Repeat every pixel rows x columns times (rows x rows without `columns`)."""
     return picture.repeat(columns or rows, axis=1).repeat(rows, axis=0)
 
 
 def fitted(picture: np.ndarray, width: int) -> np.ndarray:
-    """Enlarge by a whole factor within `width`, or shrink to `width` if wider."""
+    """Enlarge by an integer factor to at most `width`, or shrink to `width` if wider."""
     height, wide = picture.shape[:2]
     if wide <= width:
         return enlarge(picture, width // wide)
@@ -63,14 +63,14 @@ def fitted(picture: np.ndarray, width: int) -> np.ndarray:
 
 
 def paste(canvas: np.ndarray, picture: np.ndarray, y: int, x: int) -> None:
-    """Put `picture` on `canvas`, its upper left corner at (y, x); cut off what does not fit."""
+    """Paste `picture` onto `canvas` with its upper left corner at (y, x), cropped if too large."""
     height, width = picture.shape[:2]
     area = canvas[y : y + height, x : x + width]
     area[:] = picture[: area.shape[0], : area.shape[1]]
 
 
 def write(canvas: np.ndarray, text: str, y: int, x: int, grey: int = INK, size: int = 12) -> None:
-    """Write `text` with its line's upper left corner at (y, x)."""
+    """Write `text` with the upper left corner of its line at (y, x)."""
     alpha = _text(text, size)
     area = canvas[y : y + alpha.shape[0], x : x + alpha.shape[1]]
     alpha = alpha[: area.shape[0], : area.shape[1], None]
@@ -100,9 +100,9 @@ def _font(size: int):
 
 
 def plot(area: np.ndarray, values: np.ndarray, low: float, high: float, step: int) -> None:
-    """Draw the columns of `values` [n, lines] as lines over `area`, `step` pixels a row of them.
+    """Draw the columns of `values` [n, lines] as lines over `area`, `step` pixels per row.
 
-    `low` and `high` are the values at the area's lower and upper edge; NaN leaves a gap.
+    `low` and `high` are the values at the area's lower and upper edges; NaN leaves a gap.
     """
     height = area.shape[0]
     span = high - low or 1.0

@@ -23,7 +23,7 @@ def episode(
     seed: int,
     device: torch.device,
 ) -> Iterator[Moment]:
-    """Yield the moments of a game that the agent plays."""
+    """Yield the moments of one game played by the agent."""
     player = Player(agent.network, environments, action_mode=action_mode, seed=seed, device=device)
     return moments(player)
 
@@ -31,11 +31,11 @@ def episode(
 def filmed(
     agent: SavedAgent, environments: Environments, played: Iterator[Moment], limit: int | None
 ) -> Iterator[np.ndarray]:
-    """Yield drawn moments, at most `limit`, with progress on stderr."""
+    """Yield drawn moments, at most `limit`, and show progress on stderr."""
     if limit is not None:
         played = islice(played, limit)
     first = next(played)
-    is_atari = resolve(agent.options.env).rom is not None  # whose frames are grey pictures
+    is_atari = resolve(agent.options.env).rom is not None  # frames are grey pictures
     screen = Screen(first, film_title(agent), environments.action_meanings, is_stack=is_atari)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}"))
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as progress:
@@ -47,7 +47,7 @@ def filmed(
 
 
 def show_pictures(pictures: Iterator[np.ndarray], title: str, fps: float) -> None:
-    """Show pictures in a window until it is closed."""
+    """Show pictures in a window, until it is closed."""
     with Window(title, fps) as window:
         for picture in pictures:
             window.show(picture)
@@ -56,7 +56,7 @@ def show_pictures(pictures: Iterator[np.ndarray], title: str, fps: float) -> Non
 
 
 def film_title(agent: SavedAgent) -> str:
-    """Return the heading of a film."""
+    """Return the title of a film."""
     options = agent.options
     seed = "" if agent.seed is None else f", seed {agent.seed}"
     return f"{options.core} on {options.env}{seed}, {agent.step:,} agent steps"

@@ -13,14 +13,14 @@ from fastweights.evaluation.films.panel import Panel
 WIDTH = 336  # pixels
 _BORDER = 8
 _MEMORY_RESET, _LIFE_LOST = LINES[0], LINES[1]
-_LINE, _LETTERS = 18, 48  # pixels of a line of text, and letters that fit into one
-_LINGER = 10  # agent steps for which a word stays
+_LINE, _LETTERS = 18, 48  # height of a text line in pixels, and letters that fit into it
+_LINGER = 10  # agent steps for which an event stays visible
 
 
 class Game(Panel):
-    """The emulator's pixels, enlarged by a whole factor if they fit, and shrunk otherwise.
+    """The emulator's pixels, enlarged by an integer factor if they fit, otherwise shrunk.
 
-    The border's colour marks events.
+    The border colour marks events.
     """
 
     def __init__(self, moment: Moment):
@@ -38,7 +38,7 @@ class Game(Panel):
 
 
 class Input(Panel):
-    """The network's input: a stack of grey pictures, oldest first; colours; or a vector.
+    """The network's input: a stack of grey pictures (oldest first), a colour picture or a vector.
 
     Three channels are colours unless `is_stack` says that they are grey pictures.
     """
@@ -111,7 +111,7 @@ class Words(Panel):
 
 
 def in_a_square(values: np.ndarray) -> np.ndarray:
-    """Return [N] row by row in a picture about as high as wide; NaN fills the rest."""
+    """Arrange [N] row by row in a roughly square picture; NaN fills the rest."""
     columns = math.ceil(math.sqrt(len(values)))
     padded = np.full(columns * math.ceil(len(values) / columns), np.nan, np.float32)
     padded[: len(values)] = values

@@ -1,6 +1,6 @@
 """The memory: fast-weight matrices with their vectors, gates and cells, or no memory.
 
-The names and shapes from a core's `inspect` decide which panels it gets.
+The names and shapes returned by a core's `inspect` determine its panels.
 """
 
 import math
@@ -23,16 +23,16 @@ from fastweights.evaluation.films.timelines import Lines
 
 _HEAD, _BAR, _GAP = 20, 8, 6  # pixels: heading, width of k and q, gap
 _STRENGTHS = 22  # pixels below a matrix
-_HEIGHT = 560  # most pixels of all matrices of a core together
+_HEIGHT = 560  # maximum height of all matrices of a core together, in pixels
 _IN_0_TO_1, _WEIGHTS = "gate", "fast_weights"
 _VECTORS = ("key", "query", "value")
 
 
 class Matrices(Panel):
-    """Every head's matrix of one layer, key axis down; k and q on its left, beta below it.
+    """All heads' matrices of one layer, key axis down; k and q on the left, beta below.
 
-    Several keys of a head stand side by side. k and q have one scale, from 0 upwards until a
-    negative value was seen, and symmetric from then on.
+    Several keys of a head stand side by side. k and q share one scale: from 0 upwards until a
+    negative value occurs, symmetric from then on.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Matrices(Panel):
         lines = -(-shape[0] // self._per_line)
         self.size = (_HEAD + lines * self._cell[0], size[1])
         self._scale, self._vector_scale, self._signed = 0.0, 0.0, False
-        self._strongest = 1.0  # largest write strength: 2 once a strength above 1 was seen
+        self._strongest = 1.0  # maximum write strength: 2 once a strength above 1 was seen
 
     def draw(self, area: np.ndarray, moment: Moment) -> None:
         inside = moment.layers[self._layer]
@@ -114,7 +114,7 @@ class Matrices(Panel):
 
 
 class Vectors(Panel):
-    """Vectors of one layer in squares: gates from 0 to 1, other values around 0."""
+    """Vectors of one layer as squares: gates from 0 to 1, other values around 0."""
 
     def __init__(self, layer: int, inside: dict[str, np.ndarray], width: int):
         self._layer = layer
@@ -146,16 +146,14 @@ class NoMemory(Panel):
         self.size = (40, width)
 
     def label(self, area: np.ndarray) -> None:
-        write(
-            area, "This core has no memory: it decides on the present input alone.", 8, 0, size=14
-        )
+        write(area, "This core has no memory: only the current input decides.", 8, 0, size=14)
 
     def draw(self, area: np.ndarray, moment: Moment) -> None:
         pass
 
 
 class Change:
-    """The norm of a tensor's change in a step, a number a matrix; zero after a reset."""
+    """The norm of a tensor's change in one step, one number per matrix; zero after a reset."""
 
     def __init__(self, layer: int, name: str):
         self._layer, self._name = layer, name
@@ -179,12 +177,12 @@ def heads(matrices: np.ndarray) -> np.ndarray:
 
 
 def is_matrices(name: str, values: np.ndarray) -> bool:
-    """Return whether a layer's tensor holds one matrix a head, not several vectors a head."""
+    """Return whether a layer's tensor holds one matrix per head, not several vectors per head."""
     return values.ndim >= 3 and not name.endswith(_VECTORS)
 
 
 def panels(layers: list[dict[str, np.ndarray]], width: int) -> list[Panel]:
-    """Return the panels that show the memory at a moment."""
+    """Return the panels that show the memory at one moment."""
     if not layers:
         return [NoMemory(width)]
     size = (_HEIGHT // max(1, len(_matrices(layers))), width)
@@ -221,7 +219,7 @@ def timelines(layers: list[dict[str, np.ndarray]], width: int) -> list[Lines]:
 
 
 def explanations(layers: list[dict[str, np.ndarray]]) -> list[str]:
-    """Return what the words beside the timelines mean, as far as the layers have them."""
+    """Return explanations of the words beside the timelines, as far as the layers need them."""
     said = []
     if _matrices(layers):
         said.append("W: a head's matrix of fast weights. norm: its Frobenius norm.")
@@ -230,27 +228,27 @@ def explanations(layers: list[dict[str, np.ndarray]]) -> list[str]:
         )
     elif any(name == "cell" for inside in layers for name in inside):
         said.append(
-            "norm: of the vector. change: the norm of the difference from one agent step ago."
+            "norm: the vector's norm. change: the norm of the difference from one agent step ago."
         )
     if any("recurrent_fast_weights" in inside for inside in layers):
-        said.append("R: the same of the recurrent fast weights.")
+        said.append("R: the same for the recurrent fast weights.")
     if any(name.endswith("strength") for inside in layers for name in inside):
-        said.append("strength β: how much of a write is carried out.")
+        said.append("strength β: the fraction of a write that is carried out.")
     return said
 
 
 def most_matrices(layers: list[dict[str, np.ndarray]]) -> int:
-    """Return the largest number of lines of a timeline of the memory."""
+    """Return the maximum number of lines in a timeline of the memory."""
     return max((len(heads(matrices)) for matrices in _matrices(layers)), default=1)
 
 
 def _matrices(layers: list[dict[str, np.ndarray]]) -> list[np.ndarray]:
-    """Return the tensors of all layers that hold a matrix a head."""
+    """Return the tensors of all layers that hold one matrix per head."""
     return [values for inside in layers for n, values in inside.items() if is_matrices(n, values)]
 
 
 def _squares(inside: dict[str, np.ndarray]) -> list[str]:
-    """Return the names of a layer's vectors, without strengths and counts of steps."""
+    """Return the names of a layer's vectors, without strengths and step counts."""
     vectors = (name for name, values in inside.items() if values.ndim == 1)
     return [name for name in vectors if not name.endswith(("strength", "count"))]
 
@@ -283,7 +281,7 @@ def _cell(rows: int, columns: int, left: int, zoom: int) -> tuple[int, int]:
 def _fit(
     count: int, rows: int, columns: int, left: int, height: int, width: int
 ) -> tuple[int, int]:
-    """Return pixels an entry and matrices a line: the largest that fit in equal lines.
+    """Return pixels per entry and matrices per line: the largest that fit in equal lines.
 
     `left`: pixels of the bars beside a matrix.
     """

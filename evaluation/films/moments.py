@@ -1,4 +1,4 @@
-"""An episode as a sequence of moments, one for each agent step."""
+"""An episode as a sequence of moments, one per agent step."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,8 +12,8 @@ from fastweights.evaluation.player import Player
 class Moment(NamedTuple):
     """One row of the first stream: the observation, the decision, and the memory after it."""
 
-    step: int  # agent steps played before this one
-    picture: np.ndarray | None  # [H, W, 3] uint8, as the game draws it, if it does
+    step: int  # agent steps played before this moment
+    picture: np.ndarray | None  # [H, W, 3] uint8, as drawn by the game; None if it does not draw
     frame: np.ndarray  # the network's input
     policy: np.ndarray  # [A] probabilities
     value: float
@@ -21,14 +21,14 @@ class Moment(NamedTuple):
     reward: float  # of the action, unclipped
     layers: list[dict[str, np.ndarray]]  # `Core.inspect` of this row, without the batch axis
     is_first: bool  # the memory was reset before this row
-    life_lost: bool  # by the action; also the game's last life
+    life_lost: bool  # by the action; true for the game's last life, too
     game_over: bool  # by the action
 
 
 def moments(player: Player) -> Iterator[Moment]:
     """Yield the rest of the first environment's game, with pictures if it draws them.
 
-    `player` has taken a moment's action when the moment is yielded.
+    When a moment is yielded, `player` has already taken its action.
     """
     step, over = 0, False
     while not over:

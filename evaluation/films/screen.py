@@ -20,9 +20,9 @@ Place = tuple[Panel, int, int]  # the panel and its upper left corner (y, x)
 
 
 class Screen:
-    """The layout of one film, for the kind of agent in `first`, and the drawing of its moments.
+    """Lays out one film for the kind of agent in the moment `first`, and draws its moments.
 
-    `is_stack`: the channels of frames are grey pictures, also if there are three.
+    `is_stack`: the channels of frames are grey pictures, even if there are three.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Screen:
 
 
 def _two_columns(panels: list[Panel]) -> tuple[list[Panel], list[Panel]]:
-    """Split panels in order; the first column takes about half the height of all."""
+    """Split panels in order; the first column takes about half of the total height."""
     heights = np.cumsum([panel.size[0] for panel in panels])
     middle = 1 + int(np.searchsorted(heights, heights[-1] / 2))
     return panels[:middle], panels[middle:]

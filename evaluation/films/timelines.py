@@ -1,6 +1,6 @@
 """The last few hundred agent steps: lines, and the policy as a heat map.
 
-A blue dotted line marks a memory reset, an orange one a lost life.
+Blue dotted lines mark memory resets, orange ones lost lives.
 """
 
 import abc
@@ -14,14 +14,14 @@ from fastweights.evaluation.films.moments import Moment
 from fastweights.evaluation.films.panel import Panel
 
 LABEL = 140  # pixels left of the plot
-PIXELS = 2  # a step
+PIXELS = 2  # per step
 _HEIGHT = 46  # pixels of lines
-_ROW = 13  # pixels an action
-_LINE, _KEY = 16, 92  # pixels: a line of the key, and from one colour to the next
+_ROW = 13  # pixels per action
+_LINE, _KEY = 16, 92  # pixels: a line of the key, and the distance between colours
 
 
 class Timeline(Panel):
-    """Abstract: a panel that keeps `measure` of each moment and draws it by `chart`."""
+    """Abstract: a panel that records `measure` of each moment and draws it with `chart`."""
 
     def __init__(self, width: int, height: int, measure: Callable[[Moment], Sequence[float]]):
         self.size = (height, width)
@@ -46,9 +46,9 @@ class Timeline(Panel):
 
 
 class Lines(Timeline):
-    """Lines between a lowest and a highest value: `limits`, wider after values beyond them.
+    """Lines between a lowest and a highest value: `limits`, widened by values beyond them.
 
-    With `fixed` the limits stay. `where` stands before the two values in words.
+    With `fixed`, the limits never change. `where` precedes the two values in words.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Lines(Timeline):
 
 
 class Policy(Timeline):
-    """A row for each action: white is improbable, dark blue certain, orange the chosen action."""
+    """One row per action: white is improbable, dark blue certain, orange the chosen action."""
 
     def __init__(self, width: int, action_meanings: Sequence[str]):
         self._actions = action_meanings
@@ -103,7 +103,7 @@ class Policy(Timeline):
 
 
 class Key(Panel):
-    """What the colours and the words of the timelines mean."""
+    """A key to the colours and words of the timelines."""
 
     def __init__(self, sentences: Sequence[str], matrices: int, width: int):
         self._sentences = sentences

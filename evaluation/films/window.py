@@ -1,4 +1,4 @@
-"""A window that shows pictures as they come, on machines with a display."""
+"""A window that shows pictures as they arrive, on machines with a display."""
 
 import time
 from typing import Self
@@ -16,7 +16,7 @@ _NO_WINDOW = (
 class Window:
     """A matplotlib window; the picture is resized with it.
 
-    `show` keeps to `fps` pictures a second, or is slower if drawing is.
+    `show` keeps to `fps` pictures per second, or fewer if drawing is slower.
 
     Raises:
         UserError: there is no display, or no toolkit.
@@ -42,7 +42,7 @@ class Window:
         return self._pyplot.fignum_exists(self._figure.number)
 
     def show(self, picture: np.ndarray) -> None:
-        """Show `picture` [H, W, 3] uint8 when its time has come."""
+        """Show `picture` [H, W, 3] uint8 when it is due."""
         if self._image is None:
             height, width = (side / self._figure.dpi for side in picture.shape[:2])
             self._figure.set_size_inches(width, height)

@@ -7,7 +7,7 @@ import numpy as np
 from fastweights.evaluation.reports.runs import LoggedRun
 from fastweights.evaluation.statistics import Estimate
 
-INTERVALS = "95 % stratified bootstrap intervals (-: a game has one seed)"
+INTERVALS = "95 % stratified bootstrap intervals (-: some game has only one seed)"
 
 Part = TypeVar("Part", dict, list, str)
 

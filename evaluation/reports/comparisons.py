@@ -1,7 +1,7 @@
 """The report's section that compares cores, over games and game by game.
 
-Scores are compared under one rule at a time. The paper's scores are of lives, so they have a
-separate table, of the games that the report's runs have.
+Scores are compared under one rule at a time. The paper's scores are per life, so they have a
+separate table, which covers the games of the report's runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ def comparisons(
             blocks += _improvements(scores, rule, index, one, other)
     for one, other in pairs:
         if not any(matched(scores, one, other) for scores in rules(found).values()):
-            said = f"{one} over {other}: no game has a test score of both under one rule."
+            said = f"{one} over {other}: no game has test scores of both under the same rule."
             blocks.append(Text(said))
         blocks += _papers(groups, one, other)
     return [Heading("Comparisons"), *blocks] if blocks else []
@@ -78,10 +78,10 @@ def _profiles(groups: Normalised, rule: Rule, caution: str, name: str) -> Figure
         for label, games in groups.items()
     )
     alt = (
-        f"Share of runs whose full games score above the value on the x axis ({_played(rule)}), "
-        f"over {games_of(groups)}, which count alike; 0 is random play and 1 a human. Bands are 95 "
-        "% stratified bootstrap intervals, drawn where each game has two seeds. "
-        f"Above a human: {'; '.join(words)}. {caution}"
+        "Fraction of runs whose full-game score exceeds the value on the x axis "
+        f"({_played(rule)}), over {games_of(groups)}, weighted equally; 0 is random play and 1 a "
+        "human. Bands are 95 % stratified bootstrap intervals, drawn if each game has two seeds. "
+        f"Above human: {'; '.join(words)}. {caution}"
     ).strip()
     drawing = figures.svg(figures.profiles(levels, profiles))
     return Figure(name, drawing, "Performance profiles", alt)
@@ -101,8 +101,8 @@ def _probabilities(
             chance = estimate(probability_of_improvement, *sides, resamples=_RESAMPLES)
             rows.append([f"{one} over {other}", str(len(both)), interval(chance)])
     caption = (
-        f"Probability of improvement ({rule}): that a run of one core scores above a run of the "
-        f"other on the same game, mean over games, ties counting half; {INTERVALS}."
+        f"Probability of improvement ({rule}): the probability that a run of one core scores above "
+        f"a run of the other on the same game, averaged over games; ties count half; {INTERVALS}."
     )
     return [Table(caption, ["cores", "games", "probability"], rows)] if rows else []
 
@@ -117,8 +117,8 @@ def _improvements(
     rows = [_row(env, *results[env], pairs[env]) for env in pairs]
     caption = (
         f"{one} compared to {other}: {rule}, {games_played([s for p in pairs.values() for s in p])}"
-        ". Intervals are 95 % percentile bootstraps over what the last column names; - where there "
-        f"are too few or where {other} may score 0."
+        ". Intervals are 95 % percentile bootstraps over the entries named in the last column; "
+        f"- if there are too few, or if {other} may score 0."
     )
     head = ["game", one, other, "difference", "relative improvement", "seeds", "interval over"]
     blocks: list[Block] = [Table(caption, head, rows), *_cautions(found, pairs, results)]
@@ -152,7 +152,7 @@ def _cautions(
     pairs: Mapping[str, tuple[Score, Score]],
     results: Mapping[str, tuple[Comparison, str]],
 ) -> list[Text]:
-    """Return notes about intervals, training lengths, other options, and groups left out."""
+    """Return notes about intervals, training lengths, differing options, and groups left out."""
     one, other = (score.group.core for score in next(iter(pairs.values())))
     zero = [env for env, (result, _) in results.items() if result.percent is None]
     behind = not_compared(found, pairs, one, other)
@@ -165,19 +165,19 @@ def _cautions(
         if over == "training seeds" and min(len(s.tested) for s in pairs[env]) < _MANY_SEEDS
     ]
     said = [
-        f"One training seed at least on one side: {'; '.join(single)}. Such an interval says how "
-        "well the test games show what these agents score. It does not say how another seed of "
+        f"Only one training seed on at least one side: {'; '.join(single)}. Such an interval shows "
+        "how precisely the test games measure these agents. It does not show how another seed of "
         "the same cores would score."
         if single
         else "",
         f"Fewer than {_MANY_SEEDS} training seeds on one side: {'; '.join(few)}. An interval "
-        "over so few seeds is too narrow, because it draws only from the seeds that there are."
+        "over so few seeds is too narrow, because it resamples only the available seeds."
         if few
         else "",
-        f"No relative improvement, as {other} scores 0 there: {'; '.join(zero)}." if zero else "",
+        f"No relative improvement, because {other} scores 0: {'; '.join(zero)}." if zero else "",
         unequal_steps([score for pair in pairs.values() for score in pair]),
-        f"Options that differ, besides the core's: {unequal}." if unequal else "",
-        "Left out, because other groups of these cores have more options in common or come first: "
+        f"Options that differ, apart from the core's: {unequal}." if unequal else "",
+        "Left out, because other groups of these cores share more options or come first: "
         f"{'; '.join(behind)}."
         if behind
         else "",
@@ -204,9 +204,9 @@ def _papers(groups: Sequence[Group], one: str, other: str) -> list[Block]:
         for steps, games in improved.items()
     )
     caption = (
-        f"{one} compared to {other} in Irie et al. 2021, Tables 9 and 10: returns of a life, which "
-        "are not returns of full games. The paper has one training seed a game, so no interval "
-        f"over seeds can be given. {one} is better in {' and '.join(wins)}."
+        f"{one} compared to {other} in Irie et al. 2021, Tables 9 and 10: per-life returns, not "
+        "full-game returns. The paper has one training seed per game, so no interval over seeds "
+        f"can be given. {one} is better in {' and '.join(wins)}."
     )
     head = [
         f"{what}, {_millions(steps)}"

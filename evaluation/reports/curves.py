@@ -9,7 +9,7 @@ from fastweights.evaluation.reports.runs import LoggedRun
 from fastweights.evaluation.training_returns import Unit, fewest
 
 _PAUSE = 60.0  # seconds
-_MOST_POINTS = 50  # most points of a smoothed curve
+_MOST_POINTS = 50  # maximum number of points in a smoothed curve
 
 
 def agent_steps(run: LoggedRun) -> np.ndarray:
@@ -23,10 +23,10 @@ def emulator_frames(run: LoggedRun) -> np.ndarray:
 
 
 def hours(run: LoggedRun) -> np.ndarray:
-    """Return hours since the first row, without pauses and jumps of the clock.
+    """Return hours since the first row, without pauses and clock jumps.
 
-    A pause is more than a minute and more than ten times the usual time between two rows: a run
-    that was stopped and resumed, or test episodes in between.
+    A pause is longer than a minute and more than ten times the usual time between two rows, as when
+    a run was stopped and resumed, or test episodes were played.
     """
     seconds = np.diff(column_numbers(run, "_time"))
     if not len(seconds):
@@ -42,7 +42,7 @@ def hours(run: LoggedRun) -> np.ndarray:
 def cpu_minutes(run: LoggedRun) -> np.ndarray:
     """Return CPU minutes of the training processes; NaN from the first row without a time.
 
-    Steps that a resumed run learned twice count once.
+    Steps that a resumed run repeated count once.
     """
     return np.cumsum(column_numbers(run, "cpu_seconds")) / 60
 
@@ -55,12 +55,12 @@ AXES: dict[str, Callable[[LoggedRun], np.ndarray]] = {
 
 
 def curve(run: LoggedRun, column: str, x: Callable[[LoggedRun], np.ndarray]) -> Curve:
-    """Return the rows in which `column` and `x` have numbers."""
+    """Return the rows in which `column` and `x` are numbers."""
     return _points(x(run), column_numbers(run, column))
 
 
 def smoothed(points: Curve) -> Curve:
-    """Return means over at most 50 equally long stretches, because single updates are noisy."""
+    """Return means over at most 50 segments of equal length, because single updates are noisy."""
     parts = np.array_split(np.arange(len(points.x)), min(_MOST_POINTS, max(1, len(points.x))))
     if not len(points.x):
         return points
@@ -68,7 +68,7 @@ def smoothed(points: Curve) -> Curve:
 
 
 def return_curve(run: LoggedRun, unit: Unit, x: Callable[[LoggedRun], np.ndarray]) -> Curve:
-    """Return means of the last 100 of `unit`, from the row where enough have ended."""
+    """Return means of the last 100 of `unit`, starting once enough have ended."""
     enough = column_numbers(run, unit.count) >= fewest(run.num_envs)
     return _points(x(run), np.where(enough, column_numbers(run, unit.recent), np.nan))
 

@@ -12,8 +12,8 @@ from fastweights.evaluation.markdown import markdown_table
 from fastweights.evaluation.reports.svg import for_page
 from fastweights.host import one_line, write_bytes
 
-FIGURES = "report_figures"  # the folder beside the Markdown
-_SHORT = 12  # rows that a table of two columns may have below each other
+FIGURES = "report_figures"  # the folder beside the Markdown file
+_SHORT = 12  # maximum number of rows of a two-column table that is not split
 _PAGE = Path(__file__).with_name("page.html")
 
 
@@ -70,7 +70,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure; `name` is an id and a file name, `alt` describes the content in words."""
+    """A figure; `name` is its id and file name, `alt` describes its content in words."""
 
     name: str
     drawing: bytes  # SVG
@@ -79,7 +79,7 @@ class Figure:
     kind: ClassVar[str] = "figure"
 
     def for_page(self) -> str:
-        """Return the drawing as a part of an HTML page."""
+        """Return the drawing as part of an HTML page."""
         return for_page(self.drawing, self.name, one_line(self.title), one_line(self.alt))
 
     def markdown(self) -> str:
@@ -88,7 +88,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Links:
-    """A list of links: (words, path relative to the page)."""
+    """A list of links: (text, path relative to the page)."""
 
     links: Sequence[tuple[str, str]]
     kind: ClassVar[str] = "links"
@@ -103,7 +103,7 @@ Block = Heading | Text | Table | Figure | Links
 def write_report(title: str, blocks: Sequence[Block], folder: Path) -> list[Path]:
     """Write report.html, report.md and its figures; return the two pages.
 
-    Figures of an earlier report in `folder` that this one does not draw are removed.
+    Figures of an earlier report in `folder` that are not drawn again are removed.
     """
     (folder / FIGURES).mkdir(parents=True, exist_ok=True)
     drawings = {block.name: block.drawing for block in blocks if isinstance(block, Figure)}
@@ -117,20 +117,20 @@ def write_report(title: str, blocks: Sequence[Block], folder: Path) -> list[Path
 
 
 def _signature(name: str) -> bytes:
-    """Return the end of a figure's file, which tells it from a user's file of any name."""
+    """Return the last line of a figure file, which distinguishes it from users' files."""
     return f"<!-- {name}, drawn by a fastweights report -->\n".encode()
 
 
 def _remove_others(folder: Path, drawn: Collection[str]) -> None:
-    """Remove a report's figures, as their ends and names say, that are not among `drawn`."""
+    """Remove a report's figures, recognised by last line and name, that are not in `drawn`."""
     for path in folder.glob("*.svg"):
-        with contextlib.suppress(OSError):  # such as a folder, or a file that may not be read
+        with contextlib.suppress(OSError):  # such as a folder, or an unreadable file
             if path.stem not in drawn and path.read_bytes().endswith(_signature(path.stem)):
                 path.unlink()
 
 
 def to_html(title: str, blocks: Sequence[Block]) -> str:
-    """Return one page that contains everything and loads nothing."""
+    """Return one self-contained page."""
     from jinja2 import Environment  # the import takes some milliseconds
 
     environment = Environment(
@@ -151,7 +151,7 @@ def to_markdown(title: str, blocks: Sequence[Block]) -> str:
 
 
 def _on_one_line(value: Any) -> Any:
-    """Return a value as the page prints it; a drawing is unchanged."""
+    """Return a value as printed on the page; a drawing is unchanged."""
     return one_line(value) if type(value) is str else value
 
 

@@ -40,11 +40,11 @@ from fastweights.host import one_line
 _WIDTH = 10.0  # inches, 992 pixels on the page
 _BAR, _ALL_BARS = 0.36, 10.4  # inches; together at most 1,200 pixels
 _TIMES = ((1, "hours"), (60, "minutes"), (3600, "seconds"))
-_LINEAR = 100  # percent, beyond which the axis is logarithmic
+_LINEAR = 100  # percent; beyond it, the axis is logarithmic
 
 
 def learning_curves(groups: Sequence[Group], unit: Unit, styles: Styles) -> Figure | None:
-    """Draw one game: mean over seeds, seeds as thin lines and a band; None without points."""
+    """Draw one game: mean over seeds, thin lines per seed, and a band; None without points."""
     has_frames = any(run.frames_per_step > 1 for group in groups for run in group.runs)
     curves = {
         (name, ""): {g.label: [return_curve(run, unit, x) for run in g.runs] for g in groups}
@@ -57,7 +57,7 @@ def learning_curves(groups: Sequence[Group], unit: Unit, styles: Styles) -> Figu
     return figure
 
 
-Seeds = Mapping[str, list[Curve]]  # curves of a group's seeds, by what the group is called
+Seeds = Mapping[str, list[Curve]]  # curves of a group's seeds, by the group's name
 # Labels of the x and y axes; the logs' column and the x axis.
 Panels = Mapping[tuple[str, str], tuple[str, Callable[[LoggedRun], np.ndarray]]]
 _THROUGHPUT: Panels = {
@@ -72,9 +72,9 @@ _LEARNER: Panels = {
 
 
 def throughput(groups: Mapping[str, Group], styles: Styles) -> Figure | None:
-    """Draw agent steps a second over time, and policy lag over agent steps; None without either.
+    """Draw agent steps per second over time, and policy lag over agent steps; None without either.
 
-    `groups`: by what to call them. A lag of 0 in all runs, as in lockstep, has no panel.
+    `groups`: by name. If the lag is 0 in all runs, as in lockstep, it has no panel.
     """
     curves = _curves(groups, _THROUGHPUT)
     *_, lag = _THROUGHPUT
@@ -87,15 +87,15 @@ def throughput(groups: Mapping[str, Group], styles: Styles) -> Figure | None:
 
 
 def learner(groups: Mapping[str, Group], styles: Styles) -> Figure | None:
-    """Draw the policy's movement and the values' fit over agent steps; None if not logged.
+    """Draw policy changes and value fit over agent steps; None if not logged.
 
-    `groups`: by what to call them.
+    `groups`: by name.
     """
     return _drawn(_curves(groups, _LEARNER), styles)
 
 
 def _curves(groups: Mapping[str, Group], panels: Panels) -> dict[tuple[str, str], Seeds]:
-    """Return the curves of each group that has some, by panel."""
+    """Return the curves of each group that has any, by panel."""
     curves = {
         labels: {name: _of_seeds(group, column, x) for name, group in groups.items()}
         for labels, (column, x) in panels.items()
@@ -104,9 +104,9 @@ def _curves(groups: Mapping[str, Group], panels: Panels) -> dict[tuple[str, str]
 
 
 def _of_seeds(group: Group, column: str, x: Callable[[LoggedRun], np.ndarray]) -> list[Curve]:
-    """Return the curves that have points, smoothed."""
+    """Return the non-empty curves, smoothed."""
     curves = [curve(run, column, x) for run in group.runs]
-    if column == "explained_variance":  # values of the first updates are far below
+    if column == "explained_variance":  # the first updates have values far below
         curves = [one._replace(y=one.y.clip(-1, 1)) for one in curves]
     return [smoothed(one) for one in curves if len(one.x)]
 
@@ -117,7 +117,7 @@ def _drawn(
     height: float = 3.5,
     sharey: bool = False,
 ) -> Figure | None:
-    """Draw the panels that have a curve side by side; None without such a panel."""
+    """Draw all panels that have a curve side by side; None if there are none."""
     curves = {labels: by for labels, by in curves.items() if any(map(_is_curve, by.values()))}
     if not curves:
         return None
@@ -130,7 +130,7 @@ def _drawn(
 
 
 def _draw_groups(axes: Any, groups: Seeds, styles: Styles, x_label: str) -> None:
-    """Draw a line a group, and label the x axis."""
+    """Draw one line per group, and label the x axis."""
     for name, seeds in groups.items():
         draw_seeds(axes, seeds, styles[name], name, bands=len(groups) <= len(COLOURS))
     axes.set_xlabel(x_label)
@@ -144,7 +144,7 @@ def _draw_groups(axes: Any, groups: Seeds, styles: Styles, x_label: str) -> None
 
 
 def improvements(found: Mapping[str, Estimate], one: str, other: str) -> Figure:
-    """Draw a bar a game with its interval, the best on top; percent, logarithmic beyond 100 %."""
+    """Draw one bar per game with its interval, best first; percent, logarithmic beyond 100 %."""
     games = sorted(found, key=lambda game: float(found[game].value))
     values, lows, highs = np.array([found[game] for game in games], float).T
     height = min(_BAR, _ALL_BARS / len(games))
@@ -171,7 +171,7 @@ def improvements(found: Mapping[str, Estimate], one: str, other: str) -> Figure:
 
 
 def profiles(levels: np.ndarray, found: Mapping[str, Estimate]) -> Figure:
-    """Draw the share of runs above each of `levels` (human-normalised), with intervals as bands."""
+    """Draw the fraction of runs above each of `levels` (human-normalised), with interval bands."""
     figure = Figure(figsize=(_WIDTH, 3.8), layout="constrained")
     axes, styles = figure.add_subplot(), line_styles(list(found))
     for name, profile in found.items():
@@ -188,14 +188,14 @@ def profiles(levels: np.ndarray, found: Mapping[str, Estimate]) -> Figure:
 def svg(figure: Figure) -> bytes:
     """Return the drawing as the content of a file."""
     buffer = io.BytesIO()
-    # Keep text as text, for screen readers and search; ids are the same in every run.
+    # Keep text as text, for screen readers and search; ids are the same each time.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "fastweights"}):
         FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})
     return buffer.getvalue()
 
 
 def _is_curve(seeds: Sequence[Curve]) -> bool:
-    """Return whether a curve has two points; axes around a single point are arbitrary."""
+    """Return whether any curve has two points; axes around a single point are arbitrary."""
     return any(len(one.x) > 1 for one in seeds)
 
 

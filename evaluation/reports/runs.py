@@ -17,12 +17,12 @@ from fastweights.training import CHANGEABLE_ON_RESUME, RunOptions
 _IDENTIFY = ("env", "protocol", "core", "seed")
 _NOT_COMPUTED = ("seed", *(name for name in CHANGEABLE_ON_RESUME if name != "precision"))
 _CLIPS = (".mp4", ".gif")
-_MOST_CHANGES = 3  # in a label; where more options differ, the name of a run says more
+_MOST_CHANGES = 3  # in a label; if more options differ, the run's name is used
 
 
 @dataclass(frozen=True)
 class LoggedRun:
-    """One run folder in its present state; it may still be training."""
+    """One run folder in its current state; it may still be training."""
 
     name: str  # the folder's name, with as many parents as make it unique in the report
     path: Path
@@ -30,8 +30,8 @@ class LoggedRun:
     logs: dict[str, list[Any]]  # columns of equal length, at least one row
     evaluations: dict[Path, Evaluation]
     clips: tuple[Path, ...]
-    frames_per_step: int  # emulator frames an agent step
-    warnings: tuple[str, ...] = ()  # a line for each evaluation that could not be read
+    frames_per_step: int  # emulator frames per agent step
+    warnings: tuple[str, ...] = ()  # one line per evaluation that could not be read
 
     @property
     def options(self) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class LoggedRun:
 
     @property
     def env(self) -> str:
-        """The game alone, in its usual spelling."""
+        """The game, in its usual spelling."""
         known = _known(self.options["env"])
         return known.display if known else self.options["env"]
 
@@ -71,8 +71,8 @@ class LoggedRun:
         return self.logs["step"][-1]
 
     def computed(self) -> dict[str, Any]:
-        """Return the options that determine what a seed computes."""
-        # Older runs lack newer options, whose defaults are what these runs did.
+        """Return the options that determine the result of a seed."""
+        # Older runs lack newer options, whose defaults describe what these runs did.
         options = RunOptions().to_dict() | self.options | {"env": self.env}
         if options["feed_last_action"] == "auto":  # this run is older than the option
             options["feed_last_action"] = shows_last_action(self.options["env"])
@@ -81,10 +81,10 @@ class LoggedRun:
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in their seed only.
+    """Runs that differ only in their seed.
 
-    `label` tells them from the other groups of their environment. `settings` tells them from the
-    groups of all environments that have other options, and is the same for the same options.
+    `label` distinguishes them from the other groups of their environment. `settings` distinguishes
+    them from groups with other options in all environments, and is equal for equal options.
     """
 
     label: str
@@ -103,10 +103,10 @@ class Group:
 
 
 def open_run(path: Path) -> LoggedRun:
-    """Read a run folder; a half-written last row of its logs is left out.
+    """Read a run folder; ignore a half-written last row of its logs.
 
     Raises:
-        UserError: no run, another program's run, or an empty one; one line.
+        UserError: no run, another program's run, or an empty run; one line.
     """
     path = expanded(path).resolve()
     meta = read_meta(path)
@@ -118,17 +118,17 @@ def open_run(path: Path) -> LoggedRun:
     missing = [name for name in _IDENTIFY if name not in options]
     if missing and (task := (meta.get("args") or {}).get("task_name")):
         raise UserError(
-            f"{path} is a run of {task}, a sequence task: its result.json has the figures, and its "
-            "command's --table sets them beside the paper's"
+            f"{path} is a run of {task}, a sequence task: its results are in result.json, and the "
+            "option --table of its command shows them next to the paper's"
         )
     if missing:
         raise UserError(
             f"{path} is a run of another program (no {missing[0]!r} among its options): "
-            f"name run folders of {typed_command('atari')}"
+            f"give run folders of {typed_command('atari')}"
         )
     logs = _with_steps(read_logs(path))
     if not logs.get("step"):
-        raise UserError(f"{path} has logged nothing yet: wait for its first update")
+        raise UserError(f"{path} has no log rows yet: wait for its first update")
     clips = (clip for clip in sorted((path / "clips").glob("*")) if clip.suffix in _CLIPS)
     warnings: list[str] = []
     evaluations = evaluations_in(path, warnings.append)
@@ -147,11 +147,11 @@ def _with_steps(logs: dict[str, list[Any]]) -> dict[str, list[Any]]:
 def open_runs(paths: Sequence[Path]) -> list[LoggedRun]:
     """Return every run once, in the order given.
 
-    Of several folders, as of `runs/*`, those that cannot be reported on are left out, each with a
-    line on stderr: no run, another program's, one that has logged nothing yet, a damaged one.
+    If several folders are given, as with `runs/*`, those that are no run, another program's run,
+    still without log rows, or damaged are skipped, each with a line on stderr.
 
     Raises:
-        UserError: a path that is no folder, or no run that can be reported on.
+        UserError: a path that is not a folder, or no usable run.
     """
     found, refused = [], []
     for path in dict.fromkeys(expanded(path).resolve() for path in paths):
@@ -164,13 +164,13 @@ def open_runs(paths: Sequence[Path]) -> list[LoggedRun]:
     if refused and not found:
         raise refused[0]
     for error in refused:
-        print(one_line(f"note: left out: {error}"), file=sys.stderr)
+        print(one_line(f"note: skipped: {error}"), file=sys.stderr)
     once = [run.path for run in found]
     return [replace(run, name=_name(run.path, once)) for run in found]
 
 
 def _name(path: Path, among: Sequence[Path]) -> str:
-    """Return the shortest end of `path` that no other path has."""
+    """Return the shortest suffix of `path` that distinguishes it from all other paths."""
     for count in range(1, len(path.parts)):
         end = path.parts[-count:]
         if sum(other.parts[-count:] == end for other in among) == 1:
@@ -179,10 +179,11 @@ def _name(path: Path, among: Sequence[Path]) -> str:
 
 
 def grouped_runs(runs: Sequence[LoggedRun]) -> list[Group]:
-    """Group runs by game and options, over seeds; cores are in the order of `CORES`.
+    """Group runs that differ only in seed, by game and options; cores in the order of `CORES`.
 
-    A group has one run of each seed, because another one would not be a further sample: the run of
-    the most agent steps, and of equal ones the newest. A line on stderr names each run left out.
+    A group has only one run of each seed, because another would not be a further sample: the run
+    with the most agent steps, or of equal ones the newest. A line on stderr names each run left
+    out.
     """
     members: dict[str, list[LoggedRun]] = {}
     for run in runs:
@@ -217,23 +218,23 @@ def _one_of_each_seed(group: Sequence[LoggedRun]) -> list[LoggedRun]:
 
 
 def differing(runs: Sequence[LoggedRun]) -> list[str]:
-    """Return the options, without the seed, that differ between `runs`."""
+    """Return the options, except the seed, that differ between `runs`."""
     everything = [run.computed() for run in runs]
     names = dict.fromkeys(name for options in everything for name in options)
     return [n for n in names if len({repr(options.get(n)) for options in everything}) > 1]
 
 
 def shown(value: Any) -> str:
-    """Return an option's value as it is typed on a command line; `-` where it has none."""
+    """Return an option's value as typed on a command line; `-` if it has none."""
     if value is None:
         return "-"
     return (" ".join(map(str, value)) or "none") if isinstance(value, list) else str(value)
 
 
 def _label(run: LoggedRun, firsts: list[LoggedRun]) -> str:
-    """Return the core and the options that differ from its rivals'; or a run's name.
+    """Return the core and the options that distinguish it from other groups, or a run's name.
 
-    The name replaces more than `_MOST_CHANGES` options.
+    The name is used if more than `_MOST_CHANGES` options differ.
     """
     rivals = [one for one in firsts if one.core == run.core]
     options = [name for name in differing(rivals) if name != "env"]
@@ -245,7 +246,7 @@ def _label(run: LoggedRun, firsts: list[LoggedRun]) -> str:
 
 
 def _changes(run: LoggedRun, options: Sequence[str]) -> tuple[str, ...]:
-    """Return the `options` for which the run has a value, as in a label."""
+    """Return those of the `options` for which the run has a value, in the form of labels."""
     values = {name: run.computed().get(name) for name in options}
     return tuple(f"{name} {shown(value)}" for name, value in values.items() if value is not None)
 

@@ -1,4 +1,4 @@
-"""Test scores of groups of seeds, the paper's scores beside them, and differences between cores.
+"""Test scores of groups of seeds, next to the paper's scores, and differences between cores.
 
 The relative improvement of a over b is 100 (a - b) / |b| percent, as in the bar charts of Irie et
 al. 2021, Figures 1-12.
@@ -21,7 +21,7 @@ from fastweights.evaluation.training_returns import LIFE, Unit
 
 _MOST_NAMED = 10  # games in a caption
 
-# Human-normalised scores by group and game, a value a seed. All groups have the same games.
+# Human-normalised scores by group and game, one value per seed. All groups have the same games.
 Normalised: TypeAlias = dict[str, dict[str, list[float]]]
 
 PAPER_STEPS = (50_000_000, 200_000_000)
@@ -37,11 +37,11 @@ PAPER_PAIRS = (
 
 
 class Rule(NamedTuple):
-    """The conditions of test games and scores; only scores of one rule are comparable."""
+    """The conditions of test games and scores; only scores under the same rule are comparable."""
 
     protocol: str  # as `protocol_played` names it
     action_mode: str
-    unit: Unit  # by the protocol
+    unit: Unit  # set by the protocol
 
     def __str__(self) -> str:
         name, comma, changes = self.protocol.partition(", ")
@@ -56,26 +56,26 @@ class Score(NamedTuple):
     env: str
     protocol: str  # as `protocol_played` names it
     action_mode: str
-    tested: tuple[tuple[LoggedRun, Evaluation], ...]  # one for each seed
+    tested: tuple[tuple[LoggedRun, Evaluation], ...]  # one per seed
 
     @property
     def evaluations(self) -> list[Evaluation]:
-        """The evaluations, one for each seed."""
+        """The evaluations, one per seed."""
         return [evaluation for _, evaluation in self.tested]
 
     @property
     def kind(self) -> str:
-        """The name that distinguishes the scores of one game."""
+        """The name that distinguishes scores on the same game."""
         return f"{self.group.label}, {self.protocol}, {self.action_mode}"
 
     @property
     def rule(self) -> Rule:
-        """The rule of the score."""
+        """The rule that the score was obtained under."""
         return Rule(self.protocol, self.action_mode, self.evaluations[0].unit)
 
     @property
     def games(self) -> list[int]:
-        """The number of test games of each seed."""
+        """The number of test games per seed."""
         return [len(evaluation.episodes) for evaluation in self.evaluations]
 
     @property
@@ -85,21 +85,21 @@ class Score(NamedTuple):
         return f"{steps[0]:,}" if steps[0] == steps[-1] else f"{steps[0]:,} to {steps[-1]:,}"
 
     def spread(self, what: str) -> Spread:
-        """Return mean and deviation of `what`: full_game, life or score (the protocol's unit)."""
+        """Return mean and standard deviation of `what`: full_game, life or score."""
         means = self.means(what)
         if len(means) > 1:
             return Spread(fmean(means), pstdev(means), f"{len(means)} seeds")
         return spread(self.evaluations[0], what)
 
     def means(self, what: str) -> list[float]:
-        """Return the mean of each seed."""
+        """Return the mean for each seed."""
         return [one.summary()[f"{what}_mean"] for one in self.evaluations]
 
 
 def scores(groups: Sequence[Group]) -> list[Score]:
-    """Return every group's newest scores of the most games, by protocol and mode.
+    """Return every group's newest scores over the most games, by protocol and mode.
 
-    A seed that was tested only before training is left out where others were tested after it.
+    Seeds tested only before training are left out if others were tested after training.
     """
     result = []
     for group in groups:
@@ -120,9 +120,9 @@ def scores(groups: Sequence[Group]) -> list[Score]:
 def protocol_played(evaluation: Evaluation, endless: Collection[tuple[str, str]]) -> str:
     """Return the rules in words, and the limit if it matters: `full-game, sticky 0.25`.
 
-    Evaluations stored as full-game may have been played as the run was trained, or with a limit.
-    That there was none matters if the environment and the rules are `endless`: a seed of the group
-    has played a game beyond the protocol's limit.
+    Evaluations stored as full-game may have been played under the training rules, or with a limit.
+    A missing limit matters if the environment and the rules are `endless`: a seed of the group has
+    played a game beyond the protocol's limit.
     """
     parts = [evaluation.rules_in_words()]
     if (frames := evaluation.max_frames) is None:
@@ -138,7 +138,7 @@ def _rules(evaluation: Evaluation) -> tuple[str, str]:
 
 
 def _is_endless(evaluation: Evaluation) -> bool:
-    """Return whether games had no limit, and one of them went on beyond the protocol's."""
+    """Return whether games had no limit and some game exceeded the protocol's limit."""
     limit = _limit(evaluation)
     beyond = (game.emulator_frames > limit for game in evaluation.episodes)
     return evaluation.max_frames is None and any(beyond)
@@ -159,7 +159,7 @@ def human_normalised(score: Score) -> float | None:
 def relative_improvements(
     scores_of_one: Mapping[str, float], of_other: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return percent by game, for games that both have and whose other score is not zero."""
+    """Return percentages by game, for games with scores of both, the other's not zero."""
     return {
         game: 100 * (one - of_other[game]) / abs(of_other[game])
         for game, one in scores_of_one.items()
@@ -176,7 +176,7 @@ def rules(found: Sequence[Score]) -> dict[Rule, list[Score]]:
 
 
 def games_played(found: Sequence[Score]) -> str:
-    """Return the number of test games of each seed in words."""
+    """Return the number of test games per seed in words."""
     counts = sorted({games for score in found for games in score.games})
     fewest, most = counts[0], counts[-1]
     if fewest == most:
@@ -203,10 +203,10 @@ def unequal_steps(found: Sequence[Score]) -> str:
 
 
 def matched(found: Sequence[Score], one: str, other: str) -> dict[str, tuple[Score, Score]]:
-    """Return, by game, one score of each core, for games that both have; `found` is of one rule.
+    """Return one score of each core by game, for games with scores of both; `found`: one rule.
 
-    Of several groups of a core, those two whose options differ least: a comparison of cores should
-    differ in nothing else. Of equal pairs, the first.
+    Of several groups of a core, the two whose options differ least are chosen, because a comparison
+    of cores should differ in nothing else. Of equal pairs, the first is chosen.
     """
     pairs: dict[str, list[tuple[Score, Score]]] = {}
     for ours, theirs in product(found, found):
@@ -218,15 +218,15 @@ def matched(found: Sequence[Score], one: str, other: str) -> dict[str, tuple[Sco
 
 
 def other_options(one: Score, other: Score) -> list[str]:
-    """Return the options besides the core's that differ between two scores' groups."""
+    """Return the options, apart from the core's, that differ between two scores' groups."""
     names = differing([score.group.runs[0] for score in (one, other)])
     return [name for name in names if name != "core" and not name.startswith("core_")]
 
 
 def compared(one: Score, other: Score) -> tuple[Comparison, str]:
-    """Compare two scores of one game and rule; return the comparison and what is resampled.
+    """Compare two scores on one game and rule; return the comparison and what was resampled.
 
-    Resamples training seeds if both have two or more, and otherwise the test games of each seed.
+    Training seeds are resampled if both scores have two or more, otherwise each seed's test games.
     """
     sides = one, other
     if min(len(score.tested) for score in sides) > 1:
@@ -236,7 +236,7 @@ def compared(one: Score, other: Score) -> tuple[Comparison, str]:
 
 
 def _test_games(score: Score) -> list[np.ndarray]:
-    """Return [2, games] a seed: the return of each game, and the number of scores in it."""
+    """Return [2, games] per seed: the return of each game, and the number of scores in it."""
     per_life = score.rule.unit is LIFE
     return [
         np.array([(g.episode_return, g.lives if per_life else 1) for g in one.episodes], float).T
@@ -247,7 +247,7 @@ def _test_games(score: Score) -> list[np.ndarray]:
 def not_compared(
     found: Sequence[Score], pairs: Mapping[str, tuple[Score, Score]], one: str, other: str
 ) -> list[str]:
-    """Return the labels of the two cores' groups that `pairs` leaves out; of one rule."""
+    """Return the labels of the two cores' groups that `pairs` leaves out, under one rule."""
     cores = (one, other)
     ours = (score for score in found if score.group.core in cores and score.env in pairs)
     return list(dict.fromkeys(s.group.settings for s in ours if s not in pairs[s.env]))
@@ -263,10 +263,10 @@ def paper_scores(core: str, steps: int) -> dict[str, float]:
 
 
 def normalised(found: Sequence[Score]) -> list[Normalised]:
-    """Return human-normalised full games, for every set of two or more games that a group has.
+    """Return human-normalised full-game scores for every group's set of two or more games.
 
-    A set has all groups with scores of its games, so that only scores over the same games are
-    beside each other. The games that all groups share are a set, too; `found` is of one rule.
+    A set includes all groups with scores on its games, so that only scores over the same games are
+    compared. The games that all groups share are a set, too. `found` is under one rule.
     """
     groups: Normalised = {}
     for score in found:
@@ -300,6 +300,6 @@ def statistics_of(groups: Normalised) -> dict[str, dict[str, Estimate]]:
 
 
 def games_of(groups: Normalised) -> str:
-    """Return the games of groups in words: `2 games (Pong, Qbert)`; many are not named."""
+    """Return the groups' games in words: `2 games (Pong, Qbert)`; names only if there are few."""
     games = sorted(next(iter(groups.values())))
     return f"{len(games)} games" + (f" ({', '.join(games)})" if len(games) <= _MOST_NAMED else "")

@@ -47,14 +47,14 @@ from fastweights.evaluation.training_returns import (
 )
 from fastweights.host import typed_command
 
-_SMOOTHED = "Curves are smoothed: of a long run, a point is the mean of a fiftieth."
+_SMOOTHED = "Curves are smoothed: in long runs, each point is the mean over a fiftieth of the run."
 _POLICY = (
-    "KL divergence of the learned policy from the acting one, share of probability ratios beyond "
-    "the clip range, and share of the value targets' variance that the value head explains, cut to "
-    f"[-1, 1]. {_SMOOTHED}"
+    "KL divergence between the acting and the learned policy, fraction of probability ratios "
+    "beyond the clip range, and fraction of the value targets' variance that the value head "
+    f"explains, cut to [-1, 1]. {_SMOOTHED}"
 )
 _THROUGHPUT = (
-    "Agent steps a second over time; policy lag over agent steps where it is not 0 throughout. "
+    "Agent steps per second over time; policy lag over agent steps, unless it is always 0. "
     f"{_SMOOTHED}"
 )
 
@@ -62,7 +62,7 @@ _THROUGHPUT = (
 def report_sections(
     groups: Sequence[Group], pairs: Sequence[tuple[str, str]], folder: Path
 ) -> list[Block]:
-    """Return the whole report; `pairs` of cores to compare (none: the paper's with runs).
+    """Return the whole report; `pairs` of cores to compare (none: the paper's pairs with runs).
 
     Links are relative to `folder`.
     """
@@ -96,8 +96,8 @@ def overview(runs: Sequence[LoggedRun]) -> list[Block]:
         for run in runs
     ]
     caption = (
-        "Every run. Returns in training are full games, undiscounted and unclipped: the mean of "
-        "the last 100, or of all where fewer have ended."
+        "All runs. Training returns are full-game returns, undiscounted and unclipped: the mean of "
+        "the last 100 games, or of all games if fewer have ended."
     )
     return [Heading("Runs"), Table.of_records(caption, records)]
 
@@ -113,9 +113,9 @@ def learning(groups: Sequence[Group]) -> list[Block]:
         if drawing is not None:
             ends = (f"{group.label}: {_end(group, unit)}" for group in members)
             alt = (
-                f"Returns of a {unit.name}, from where as many have ended as a run has "
-                "environments. Mean over seeds where all of them have points; thin lines are "
-                "seeds, the band reaches from the lowest to the highest. Hours leave out pauses. "
+                f"Returns per {unit.name}, once as many have ended as a run has environments. "
+                "Thick lines are means over seeds, where all of them have points; thin lines are "
+                "seeds; the band spans the lowest to the highest. Hours exclude pauses. "
                 f"At the end: {'; '.join(ends)}."
             )
             title = f"Training returns on {game}"
@@ -136,7 +136,7 @@ def _how_it_learned(
 
 
 def _shortfalls(groups: Sequence[Group], unit: Unit) -> list[Text]:
-    """Return notes about short runs, one for equal cases."""
+    """Return notes about short runs, equal cases together."""
     cases: dict[str, list[str]] = {}
     for run in (run for group in groups for run in group.runs):
         if said := shortfall(run.logs, run.num_envs, unit):
@@ -170,9 +170,9 @@ def score_tables(found: Sequence[Score]) -> list[Block]:
 
 
 def _score_tables(env: str, rule: Rule, scores: Sequence[Score]) -> list[Table]:
-    """Return a table of full games and one of lives, because they do not compare.
+    """Return separate tables of full games and lives, because they are not comparable.
 
-    In a game of one life a life is the game, so the paper's scores stand beside full games.
+    In games with one life, a life is the game, so the paper's scores stand beside full games.
     """
     normalised, papers = _normalised_column(scores), _papers(env, scores)
     if not any(one.has_lives for score in scores for one in score.evaluations):
@@ -187,13 +187,13 @@ def _score_tables(env: str, rule: Rule, scores: Sequence[Score]) -> list[Table]:
 def _score_table(
     env: str, rule: Rule, scores: Sequence[Score], others: Mapping[str, Sequence[str]]
 ) -> Table:
-    """Return a table of the rule's unit, then `others`, without columns that have no value."""
+    """Return a table of the rule's unit, then `others`, without empty columns."""
     caption = (
-        f"{env}: {rule}, {games_played(scores)}. Means ± standard deviations over what the table "
-        "names."
+        f"{env}: {rule}, {games_played(scores)}. Means ± standard deviations; the table says over "
+        "what."
     )
     if set(others.get("normalised", "-")) != {"-"}:
-        caption += " Normalised: of full games, 0 is random play and 1 a human tester."
+        caption += " Normalised: full-game score; 0 is random play and 1 a human tester."
     columns = {
         "core": [score.group.label for score in scores],
         "agent steps": [score.agent_steps for score in scores],
@@ -211,7 +211,7 @@ def _normalised_column(scores: Sequence[Score]) -> dict[str, list[str]]:
 
 
 def _papers(env: str, scores: Sequence[Score]) -> dict[str, list[str]]:
-    """Return the paper's scores of a life, over five repeats of one training seed."""
+    """Return the paper's per-life scores, over five repeats of one training seed."""
     columns = {}
     for steps in PAPER_STEPS:
         published = [recurrent_fwp().get((env, steps, score.group.core)) for score in scores]
@@ -221,7 +221,7 @@ def _papers(env: str, scores: Sequence[Score]) -> dict[str, list[str]]:
 
 
 def configurations(groups: Sequence[Group]) -> list[Block]:
-    """Return the tables of options: those that differ, a row a group, and those that all share."""
+    """Return the tables of options: those that differ, one row per group, and the shared ones."""
     runs = [group.runs[0] for group in groups]
     names = differing(runs)
     shared = {n: v for n, v in sorted(runs[0].computed().items()) if n not in names}
@@ -234,10 +234,10 @@ def configurations(groups: Sequence[Group]) -> list[Block]:
             ]
             for group in groups
         ]
-        caption = "Options that differ (besides the seed). -: the core's or the project's default."
+        caption = "Options that differ (apart from the seed). -: the core's or program's default."
         blocks.append(Table(caption, ["run", *names], rows))
     rows = [[name, shown(value)] for name, value in shared.items() if value is not None]
-    caption = "Options that all runs share, without those that are left to their default."
+    caption = "Options that all runs share, without those left unset."
     return [*blocks, Table(caption, ["option", "value"], rows)]
 
 
@@ -258,7 +258,7 @@ def speed(groups: Sequence[Group]) -> list[Block]:
                 "machine": machine(run),
             }
         )
-    caption = "Median rate of the log rows; policy lag in updates, mean and highest."
+    caption = "Median rate over log rows; policy lag in updates, mean and maximum."
     blocks: list[Block] = [Heading("Throughput"), Table.of_records(caption, records)]
     styles = figures.line_styles([group.label for group in groups])
     for index, (game, members) in enumerate(_by_game(groups).items()):
@@ -296,7 +296,7 @@ def links(runs: Sequence[LoggedRun], folder: Path) -> list[Block]:
     ]
     if not files:
         return []
-    text = "Links work where the run folders still lie beside this report."
+    text = "Links work as long as the run folders stay in place relative to this report."
     return [Heading("Clips and test episodes"), Text(text), Links(files)]
 
 
@@ -323,7 +323,7 @@ def _last(run: LoggedRun, column: str) -> float | None:
 
 
 def _end(group: Group, unit: Unit) -> str:
-    """Return the last training means: over seeds, and from the lowest to the highest."""
+    """Return the final training means: over seeds, with the lowest and the highest."""
     drawn = (return_curve(run, unit, agent_steps).y for run in group.runs)
     ends = [values[-1] for values in drawn if len(values)]
     if not ends:

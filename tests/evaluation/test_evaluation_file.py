@@ -74,7 +74,7 @@ def test_a_file_of_another_kind_does_not_spoil_the_others(tmp_path, capsys, cont
     write_overview(tmp_path)
     assert len(list(csv.DictReader((tmp_path / "evaluations.csv").open()))) == 1
     warning = capsys.readouterr().err.splitlines()[0]
-    assert warning.startswith("warning: left out: ") and str(foreign) in warning
+    assert warning.startswith("warning: skipped: ") and str(foreign) in warning
 
 
 def test_an_evaluation_stored_while_the_overview_is_written_has_a_row(tmp_path, monkeypatch):
@@ -141,7 +141,7 @@ def test_a_wrapped_score_is_reported_with_and_without_what_the_counter_lost():
 )
 def test_the_command_leaves_out_what_the_protocol_calls_a_score(score, mean):
     (line,) = remarks(evaluation(*WRAPPED, score=score))
-    assert "began again in 1 of 4 games" in line and line.endswith(mean)
+    assert "restarted from 0 in 1 of 4 games" in line and line.endswith(mean)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_returns_are_finite_and_add_up(tmp_path, changes):
 
 def test_games_of_endless_reward_are_one_line_and_no_file(tmp_path):
     path = tmp_path / "evaluations" / "step_000000000001.json"
-    with pytest.raises(UserError, match="these games cannot be kept: every return must lie"):
+    with pytest.raises(UserError, match="these games cannot be saved: every return must lie"):
         evaluation(game(0, 0, (math.inf,)), repeats=1).save(path)
     assert not path.parent.exists()
 

@@ -153,7 +153,7 @@ def test_eighteen_actions_under_machado():
     with pytest.raises(ValueError, match="--episodes must be at least 1, not 0"):
         play(network, options, 0, replace(plan, episodes=0), "sampled")
     few = replace(options, protocol="full-game")
-    with pytest.raises(ValueError, match="18 actions and Qbert offers 6"):
+    with pytest.raises(ValueError, match="18 actions, but Qbert has 6"):
         check_plays(network, few, plan)
 
 
@@ -352,6 +352,6 @@ def test_a_network_does_not_play_another_shape_of_frame():
     with pytest.raises(ValueError, match=r"frames of shape \(4,\).*\(50,\)"):
         config = NetworkConfig(frame_shape=(4,), num_actions=3, core="feedforward")
         check_actions(Network(config), envs.make("Catch", 1))
-    with pytest.raises(ValueError, match="7 actions and Catch offers 3"):
+    with pytest.raises(ValueError, match="7 actions, but Catch has 3"):
         config = NetworkConfig(frame_shape=(50,), num_actions=7, core="feedforward")
         check_actions(Network(config), envs.make("Catch", 1))

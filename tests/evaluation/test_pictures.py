@@ -109,7 +109,7 @@ def test_a_mean_begins_with_as_many_games_as_there_are_environments(tmp_path):
     (line,) = (one for one in drawn(columns, 32).axes[0].lines if "mean" in one.get_label())
     first = columns["step"].index(line.get_xdata()[0])
     assert columns["games"][first - 1] < 32 <= columns["games"][first]
-    assert any("favours short games" in text for text in words_in(drawn(columns, 32)))
+    assert any("is biased towards short games" in text for text in words_in(drawn(columns, 32)))
     assert shortfall(columns, 4) is None
 
 
@@ -183,7 +183,7 @@ def test_what_is_no_clip_is_refused_and_leaves_nothing(tmp_path):
     wrong = {
         "at least one frame": [],
         "uint8": [np.zeros((8, 8, 3))],
-        "a picture is": [np.zeros((8, 8, 4), np.uint8)],
+        "a picture must be": [np.zeros((8, 8, 4), np.uint8)],
         "one shape": [*frames(2), np.zeros((9, 9, 3), np.uint8)],
     }
     for message, bad in wrong.items():

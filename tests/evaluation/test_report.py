@@ -148,7 +148,7 @@ def test_what_is_no_run_is_one_line(runs, tmp_path, capsys):
     LogTable(silent)
     wrong = {
         "another program": [foreign],
-        "logged nothing yet": [silent],
+        "no log rows yet": [silent],
         "no meta.json": [empty],
         "nowhere": [tmp_path / "nowhere"],
         "such as rdn:lstm": [runs / "rdn-1", "--compare", "rdn"],

@@ -55,9 +55,9 @@ def test_of_several_folders_those_without_a_run_are_left_out(runs, tmp_path, cap
     (found,) = open_runs([tmp_path / "report", begun, sequences, runs / "rdn-1"])
     assert found.path == (runs / "rdn-1").resolve() and found.name == "rdn-1"
     said = capsys.readouterr().err
-    assert f"note: left out: {tmp_path / 'report'} holds no run (no meta.json)" in said
-    assert f"note: left out: {begun} has logged nothing yet" in said
-    assert f"note: left out: {sequences} is a run of list_ops, a sequence task" in said
+    assert f"note: skipped: {tmp_path / 'report'} holds no run (no meta.json)" in said
+    assert f"note: skipped: {begun} has no log rows yet" in said
+    assert f"note: skipped: {sequences} is a run of list_ops, a sequence task" in said
     said = error_of(report.main, [tmp_path / "report"], capsys)
     assert "report holds no run (no meta.json)" in said
     said = error_of(report.main, [runs / "rdn-1" / "logs.csv"], capsys)
@@ -102,7 +102,7 @@ def test_a_run_of_a_sequence_task_is_named_as_one(runs, tmp_path, capsys):
     about = {"args": {"core": "rdn", "task_name": "list_ops"}}
     (tmp_path / "list_ops" / "meta.json").write_text(json.dumps(about))
     said = error_of(report.main, [tmp_path / "list_ops", "--out", tmp_path / "out"], capsys)
-    assert "is a run of list_ops, a sequence task: its result.json has the figures" in said
+    assert "is a run of list_ops, a sequence task: its results are in result.json" in said
 
 
 def test_seeds_are_one_group_and_other_options_are_named(runs, tmp_path):

@@ -104,8 +104,8 @@ def test_wrapped_scores_and_cut_games_are_named_beside_the_score(tmp_path):
     reported(tmp_path / "out", run)
     text = (tmp_path / "out" / "report.md").read_text()
     kind = "† rdn, full-game, cut after 64 frames, sampled, run: "
-    assert f"{kind}1 of 2 games reached the limit of 64 frames; each counts with" in text
-    assert f"{kind}the score counter passed 999,999 and began again in 1 of 2 games" in text
+    assert f"{kind}1 of 2 games reached the limit of 64 frames; their returns" in text
+    assert f"{kind}the score counter passed 999,999 and restarted from 0 in 1 of 2 games" in text
     assert "| rdn | 256 | 1.00 ± 0.00 † | episodes |" in text
     assert "| rdn | 256 | 1.00 | 0.615 |" in text
 
@@ -123,7 +123,7 @@ def test_one_seed_a_game_has_no_interval(tmp_path):
     means = {row[0]: row[3] for row in page.rows if len(row) == 5 and row[0] in ("rdn", "lstm")}
     assert re.fullmatch(r"0\.\d+ \(0\.\d+ to 0\.\d+\)", means["rdn"])
     assert re.fullmatch(r"0\.\d+ \(-\)", means["lstm"])
-    assert "(-: a game has one seed)" in (tmp_path / "out" / "report.md").read_text()
+    assert "(-: some game has only one seed)" in (tmp_path / "out" / "report.md").read_text()
 
 
 def test_the_page_names_what_bars_leave_out(tmp_path):
@@ -136,10 +136,10 @@ def test_the_page_names_what_bars_leave_out(tmp_path):
     ]
     reported(tmp_path / "out", *runs, options=("--compare", "rdn:lstm", "lstm:srwm"))
     text = (tmp_path / "out" / "report.md").read_text()
-    zero = "No relative improvement, as lstm scores 0 there: Qbert."
-    group = "have more options in common or come first: rdn, core\\_width 64."
+    zero = "No relative improvement, because lstm scores 0: Qbert."
+    group = "share more options or come first: rdn, core\\_width 64."
     assert "rdn is better in 1 of 1 game" in text and zero in text and group in text
-    assert "lstm over srwm: no game has a test score of both under one rule.\n" in text
+    assert "lstm over srwm: no game has test scores of both under the same rule.\n" in text
 
 
 def test_over_several_games_there_are_profiles_and_probabilities(tmp_path):
@@ -160,9 +160,9 @@ def test_over_several_games_there_are_profiles_and_probabilities(tmp_path):
     drawing = (tmp_path / "out" / "report_figures" / "profiles-1-1.svg").read_bytes()
     assert {"rdn", "lstm"} <= set(words_of(drawing))
     text = (tmp_path / "out" / "report.md").read_text()
-    above = "(full-game, argmax actions), over 2 games (Pong, Qbert), which count alike; 0 is"
+    above = "(full-game, argmax actions), over 2 games (Pong, Qbert), weighted equally; 0 is"
     assert above in text
-    above = "Above a human: lstm: 0 %; rdn: 25 %."
+    above = "Above human: lstm: 0 %; rdn: 25 %."
     assert above in text
 
 
@@ -178,10 +178,10 @@ def test_cores_are_compared_where_they_differ_in_nothing_else(tmp_path):
     assert (ours.group.runs[0].name, theirs.group.runs[0].name) == ("b", "c")
     reported(tmp_path / "equal", *runs)
     text = (tmp_path / "equal" / "report.md").read_text()
-    assert "come first: rdn, stem shallow." in text and "besides the core" not in text
+    assert "come first: rdn, stem shallow." in text and "apart from the core" not in text
     reported(tmp_path / "unequal", runs[0], runs[2])
     text = (tmp_path / "unequal" / "report.md").read_text()
-    assert "Options that differ, besides the core's: Pong: stem." in text
+    assert "Options that differ, apart from the core's: Pong: stem." in text
 
 
 def test_groups_are_beside_each_other_over_the_same_games_only(tmp_path):
@@ -249,7 +249,7 @@ def test_a_comparison_has_an_interval_over_seeds_or_over_test_games(tmp_path):
     (row,) = compared_rows(reported(tmp_path / "games", *runs))
     assert row == [*both, "1 and 1", "test games"]
     text = (tmp_path / "games" / "report.md").read_text()
-    assert "One training seed at least on one side: Pong." in text
+    assert "Only one training seed on at least one side: Pong." in text
     assert "returns of a full game, argmax actions, full-game protocol, 2 games a seed." in text
     alone = [
         played_run(tmp_path / "a", core, 1, [value])

@@ -219,7 +219,7 @@ def test_games_that_cannot_be_kept_do_not_end_training(periodic):
     test, said, folder = periodic
     (folder / "evaluations").write_text("in the way")
     test(300, lambda: None)
-    assert said[0].startswith("warning: the test games at 300 agent steps were not kept: ")
+    assert said[0].startswith("warning: the test games at 300 agent steps were not saved: ")
     assert said[1].startswith("test at 300 agent steps: ")
 
 

@@ -104,11 +104,11 @@ def test_the_time_left_for_test_games_is_at_their_pace_so_far():
 @pytest.mark.parametrize(
     ("given", "advice"),
     [
-        ({}, "--max-frames would cut it"),
-        ({"limit": 200_000}, "it is cut after 200,000 frames (--max-frames)"),
+        ({}, "to limit its length, use --max-frames"),
+        ({"limit": 200_000}, "it will be cut off after 200,000 frames (--max-frames)"),
         (
             {"limit": 108_000, "option": "--evaluate-max-frames"},
-            "it is cut after 108,000 frames (--evaluate-max-frames)",
+            "it will be cut off after 108,000 frames (--evaluate-max-frames)",
         ),
     ],
 )
@@ -118,7 +118,7 @@ def test_long_games_are_noted_once_with_what_the_command_can_do(given, advice):
         for steps in range(26_999, 27_005):
             report(4, steps)
     notes = [line for line in stream.getvalue().splitlines() if line.startswith("note: ")]
-    assert notes == [f"note: a game goes on beyond 27,000 agent steps; {advice}"]
+    assert notes == [f"note: a game has passed 27,000 agent steps; {advice}"]
 
 
 def test_on_a_terminal_there_is_a_bar_and_prints_go_above_it(monkeypatch):

@@ -106,7 +106,7 @@ def test_evaluate_plays_films_and_keeps_every_episode(qbert, capsys, monkeypatch
         "Human-normalised",
     ):
         assert expected in said
-    assert "argmax: 2 of 2 games reached the limit of 200 frames; each counts with" in said
+    assert "argmax: 2 of 2 games reached the limit of 200 frames; their returns" in said
     # Two agents and two modes share one table of references.
     assert said.count("Irie et al. 2021") == 1
     assert all(f"qbert, 200 steps (rdn, {mode})" in said for mode in ("argmax", "sampled"))

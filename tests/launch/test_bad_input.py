@@ -262,7 +262,7 @@ def test_games_that_cannot_be_kept_are_shown_before_the_error(trained, tmp_path,
     with pytest.raises(SystemExit, match="2"):
         evaluate.main([str(run), *games])
     said = capsys.readouterr()
-    assert "full-game return" in said.out and "error: the games were not kept: " in said.err
+    assert "full-game return" in said.out and "error: the games were not saved: " in said.err
 
 
 def test_an_export_goes_into_a_folder(trained, tmp_path, capsys):

@@ -39,7 +39,7 @@ def test_a_game_without_pictures_is_filmed_by_its_input_and_memory(tmp_path, cap
     out = tmp_path / "film.gif"
     assert watch.main([str(tmp_path / "a"), "--env", GAME, "--frames", "3", "--out", str(out)]) == 0
     said = capsys.readouterr().err
-    assert f"note: no pictures of the game in the film: {GAME} draws no pictures" in said
+    assert f"note: the film will not show the game itself: {GAME} draws no pictures" in said
     with Image.open(out) as film:
         assert film.n_frames == 3 and film.width == 1280
 
