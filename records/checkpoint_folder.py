@@ -147,7 +147,7 @@ class CheckpointFolder:
         self._best_score = score
 
     def mend_best(self, found: FoundCheckpoint) -> None:
-        """Make the checkpoint to go on from the best if it is: `kill -9` may have prevented that.
+        """Link `best.pt` to the newest checkpoint `found` if a kill came before that link.
 
         Raises:
             CheckpointError: could not write; every checkpoint is still there.

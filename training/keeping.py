@@ -5,7 +5,6 @@ from fastweights.cores import network_facts
 from fastweights.host import check_kept, expanded, user_input
 from fastweights.records import (
     MILESTONES,
-    FoundCheckpoint,
     RunFolder,
     RunFolderError,
     RunRecords,
@@ -34,12 +33,9 @@ def open_records(options: RunOptions, saved: SavedAgent | None, network: Network
     """Return the records of a new run, or of the run that `saved` belongs to.
 
     Raises:
-        UserError: the folder cannot be created, opened or written; one line.
+        UserError: the folder cannot be created or opened; one line.
     """
-    records = RunRecords(_open(options, saved, network), MILESTONES)
-    if saved:
-        records.checkpoints.mend_best(FoundCheckpoint(saved.path, saved.payload, ()))
-    return records
+    return RunRecords(_open(options, saved, network), MILESTONES)
 
 
 def save(training: Training, records: RunRecords | None) -> None:

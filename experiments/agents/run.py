@@ -183,9 +183,13 @@ def _restore(
 
     Then begin the records: a new run gets its first checkpoint before anything is learned.
     """
-    if saved or replicas.count > 1:
+    newest = None
+    if saved and records:
         # Read again under the folder's lock: the run may have advanced since `saved` was read.
-        newest = records.checkpoints.latest().payload if saved and records else None
+        found = records.checkpoints.latest()
+        records.checkpoints.mend_best(found)
+        newest = found.payload
+    if saved or replicas.count > 1:
         begin = replicas.broadcast(newest or training.checkpoint())
         with fitting(saved.path) if saved else nullcontext():
             training.restore(begin)
