@@ -12,7 +12,7 @@ def check_folder(path: Path | None) -> None:
     if path and not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}; make it first")
     if path and path.is_dir():
-        raise UserError(f"{path} is a folder: name a file")
+        raise UserError(f"{path} is a folder: give a file")
 
 
 def write_json(path: Path | None, content: dict[str, Any]) -> None:

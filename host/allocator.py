@@ -1,8 +1,8 @@
-"""Settings of the C library's allocator: keep freed memory, in pages of two megabytes.
+"""Settings of the C library's allocator: keep freed memory, in two-megabyte pages.
 
 Every update allocates the same large activations. glibc maps blocks of that size from the kernel
-and unmaps them when freed, so each update would touch new pages again. With pages of four
-kilobytes, the processor also spends much of its time on address translation.
+and unmaps them when freed, so each update would touch new pages. With four-kilobyte pages, the
+processor also spends much of its time on address translation.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ RESERVED = 8 * 2**30  # bytes of address space; no memory is used until it is wr
 def tune_allocator() -> bool:
     """Make glibc serve every block from one heap and never trim it; return False without glibc.
 
-    The process then keeps the largest amount of memory that it has ever used.
+    The process then keeps its peak amount of memory.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -33,7 +33,7 @@ def tune_allocator() -> bool:
 
 
 def _prefer_large_pages(libc: ctypes.CDLL, size: int) -> None:
-    """Grow the heap by `size` bytes of large pages, and return them to it.
+    """Grow the heap by `size` bytes of large pages, and free them for later use.
 
     Has no effect on kernels without such pages, or if the growth is refused.
     """

@@ -1,8 +1,8 @@
 """Files that are either complete or absent: written to a temporary name, flushed, renamed.
 
-A rename within a folder is atomic, so a reader, or a run resumed after `kill -9`, finds the old
-file or the new one. A killed writer leaves a file `.partial-<pid>.<name>`. The name ends like the
-file's, because image and video writers choose the format by it.
+A rename within a folder is atomic, so a reader, or a run resumed after `kill -9`, finds either the
+old file or the new one. A killed writer leaves a file `.partial-<pid>.<name>`. The suffix is kept,
+because image and video writers use it to choose the format.
 """
 
 import contextlib
@@ -17,10 +17,10 @@ PARTIAL = ".partial-"
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a path beside `path` to write; at the end of the block it is renamed to `path`.
+    """Yield a path beside `path` to write to; at the end of the block, rename it to `path`.
 
-    If an exception ends the block, also Ctrl-C, the partial file is removed and the old file stays.
-    Raises `OSError`, which names `path`, if the file cannot be written, flushed or renamed.
+    If an exception (including Ctrl-C) ends the block, the partial file is removed and the old file
+    stays. Raises `OSError`, which names `path`, if the file cannot be written, flushed or renamed.
     """
     partial = path.with_name(f"{PARTIAL}{os.getpid()}.{path.name}")
     try:
@@ -32,7 +32,7 @@ def replacing(path: Path) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             partial.unlink()
         if isinstance(error, OSError) and error.filename in (None, str(partial)):
-            error.filename = str(path)  # writing to an open file names none
+            error.filename = str(path)  # errors of writing to an open file name no path
         raise
     _flush_folder(path.parent)
 
@@ -46,7 +46,7 @@ def write_bytes(path: Path, content: bytes | memoryview) -> None:
 def link_or_copy(source: Path, target: Path) -> None:
     """Make `target` the same file as `source`, or a copy where links are impossible."""
     if target.exists() and target.samefile(source):
-        return  # renaming one link over another of the same file would leave both
+        return  # renaming a link over another link to the same file would leave both
     with replacing(target) as partial:
         partial.unlink(missing_ok=True)
         try:
@@ -56,7 +56,7 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def remove_partials(folder: Path, ending: str = "") -> None:
-    """Remove partial files of killed writers in `folder`, as the only process that writes there."""
+    """Remove partial files of killed writers in `folder`; only for its sole writer."""
     for leftover in folder.glob(f"{PARTIAL}*{ending}"):
         with contextlib.suppress(OSError):
             leftover.unlink()
@@ -64,7 +64,7 @@ def remove_partials(folder: Path, ending: str = "") -> None:
 
 def _flush_folder(folder: Path) -> None:
     # The rename is on disk only once the folder is flushed. Some file systems (and Windows) cannot
-    # flush a folder; after a power cut the old file may be there, but it is complete.
+    # flush a folder; after a power failure the old file may be there, but it is complete.
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

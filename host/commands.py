@@ -1,9 +1,8 @@
-"""Names of commands in hints, and their start here or as processes.
+"""Command names for hints, and starting commands in this process or as new processes.
 
 Commands run as `python launch/atari.py` from a checkout, and as `fastweights atari` or
-`python -m fastweights atari` where the package is installed. Hints name a command in the way in
-which the user started this process. A user's own program gets hints that work in the current
-folder.
+`python -m fastweights atari` if the package is installed. Hints name a command in the way that the
+user started this process. A user's own program gets hints that work in the current folder.
 """
 
 import os
@@ -18,13 +17,13 @@ import fastweights
 from fastweights.host.errors import one_line_errors
 from fastweights.host.waiting import sleep_while_waiting
 
-# Beside the package in a checkout; an installed package has its own folder only.
+# These lie beside the package in a checkout; an installed package has only its own folder.
 _SCRIPTS = Path(fastweights.__file__).resolve().parents[1] / "launch"
 _left_behind: list[threading.Thread] = []
 
 
 def typed_command(command: str, *arguments: str | Path) -> str:
-    """Return what the user types to run `command` (`evaluate`, `t_maze`, ...) with `arguments`."""
+    """Return what to type to run `command` (`evaluate`, `t_maze`, ...) with `arguments`."""
     return " ".join((_typed(command), *(shlex.quote(str(word)) for word in arguments)))
 
 
@@ -40,7 +39,7 @@ def _typed(command: str) -> str:
 
 
 def _is_in_checkout() -> bool:
-    """Return whether this checkout is the current folder."""
+    """Return whether the current folder is this checkout."""
     here = Path("launch")
     return here.is_dir() and here.resolve() == _SCRIPTS
 
@@ -65,15 +64,15 @@ def run_command(command: str, arguments: Sequence[str] | None = None) -> int:
 
 
 def leave_behind(thread: threading.Thread) -> None:
-    """Let `run_command` end the process without Python's own end while the thread is alive.
+    """Let `run_command` end the process without Python's finalisation while the thread is alive.
 
-    A thread that returns to Python from C++ during Python's end aborts the process.
+    A thread that returns to Python from C++ during finalisation aborts the process.
     """
     _left_behind.append(thread)
 
 
 def command_argv(command: str) -> list[str]:
-    """Return the words that start `command` as a process, with the same code as here."""
+    """Return the arguments that start `command` as a process, with the same code as here."""
     script = _SCRIPTS / f"{command}.py"
     if script.is_file():
         return [sys.executable, str(script)]

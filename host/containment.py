@@ -1,4 +1,4 @@
-"""Checks that a run folder's files are inside it: foreign folders must not lead elsewhere."""
+"""Checks that a run folder's files are inside it: folders from others must not lead elsewhere."""
 
 import os
 from collections.abc import Iterator
@@ -10,16 +10,16 @@ _A_RUN_HAS = ("meta.json", "checkpoints", "model.tar", "model.safetensors")
 
 
 def check_contained(folder: Path) -> None:
-    """Call `check_all_contained` for a folder of a run or an agent, before it is read.
+    """Call `check_all_contained` for the folder of a run or an agent, before it is read.
 
-    Other folders, such as downloads with a checkpoint among them, are not checked.
+    Other folders, such as a download folder that contains a checkpoint, are not checked.
     """
     if any(os.path.lexists(folder / name) for name in _A_RUN_HAS):
         check_all_contained(folder)
 
 
 def check_all_contained(folder: Path) -> None:
-    """Raise `UserError`, one line, for a folder that holds a link out of it, a pipe or a device.
+    """Raise a one-line `UserError` for a folder with a link out of it, a pipe or a device.
 
     `folder` itself may be reached through links, and links within it are allowed. Raises `OSError`
     if the folder cannot be read.
@@ -29,7 +29,7 @@ def check_all_contained(folder: Path) -> None:
         if entry.is_symlink():
             if not Path(entry.path).resolve().is_relative_to(inside):
                 raise UserError(
-                    f"{entry.path!r} is a link out of the run folder: replace it by the file or "
+                    f"{entry.path!r} is a link out of the run folder: replace it with the file or "
                     "folder itself, or remove it"
                 )
         elif not (entry.is_file() or entry.is_dir()):

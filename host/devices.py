@@ -18,7 +18,7 @@ def choose_device(name: str, option: str = "--device") -> torch.device:
         option: the option that gave the name, for messages.
 
     Raises:
-        ValueError: no CPU, CUDA GPU or Apple GPU, or one that this machine lacks; one line.
+        ValueError: not a CPU, CUDA GPU or Apple GPU, or not on this machine; one line.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -46,7 +46,7 @@ PRECISION = "FASTWEIGHTS_PRECISION"
 
 
 def use_threads(count: int, processes: int = 1) -> None:
-    """Let torch use `count` CPU threads; 0: an equal share of the CPUs for each of `processes`."""
+    """Let torch use `count` CPU threads; 0: an equal share of the CPUs per process."""
     if count < 0:
         raise ValueError(f"--num-threads must be at least 0, not {count}")
     if count > MOST_THREADS:
@@ -72,7 +72,7 @@ PRECISIONS = ("auto", "float32", "bfloat16")
 
 
 def compute_exactly(same_bits: bool = False) -> None:
-    """Turn TF32 off, so that float32 is exact on a GPU, as it is on a CPU.
+    """Turn TF32 off, so that float32 is as precise on a GPU as on a CPU.
 
     `same_bits`: also make cuDNN's convolutions deterministic, which is slower.
     """
@@ -118,7 +118,7 @@ def _multiplies_bfloat16(device: torch.device) -> bool:
         return torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type != "cpu" or platform.machine().lower() not in ("x86_64", "amd64"):
         return False
-    # PyTorch's own question looks at the processor only; ATEN_CPU_CAPABILITY can hold it to less.
+    # PyTorch's own check considers only the processor; ATEN_CPU_CAPABILITY can lower what is used.
     if torch.backends.cpu.get_cpu_capability() != "AVX512":
         return False
     return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()

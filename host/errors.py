@@ -1,10 +1,10 @@
 """Expected failures of a command: one line on stderr and exit code 2.
 
-Expected failures are those that the user can correct: a `UserError`, too little memory, or an
-operating system that refuses (disk full, no permission). All other exceptions, plain `ValueError`
-included, are bugs and keep their traceback. Folders below `launch` raise plain `ValueError` for bad
-names and sizes. The command checks its options inside `user_input()`, which marks a `ValueError`
-from there as an error in the options.
+Expected failures are those that the user can correct: a `UserError`, too little memory, or an error
+of the operating system (disk full, no permission). All other exceptions, including plain
+`ValueError`, are bugs and keep their traceback. Folders below `launch` raise plain `ValueError` for
+invalid names and sizes. A command checks its options inside `user_input()`, which marks any
+`ValueError` from there as an error in the options.
 """
 
 import errno
@@ -22,9 +22,9 @@ Result = TypeVar("Result")
 EXIT_CODE = 2
 INTERRUPTED_EXIT_CODE = 130  # 128 + SIGINT, as shells expect
 
-# Errors of a full, failing, read-only or forbidden disk, and of a file where a folder must be or a
-# folder where a file must be. ENOENT is not here: a path from the user is checked where it is read,
-# so a missing file that gets this far is a bug.
+# Errors of a full, failing, read-only or forbidden disk, and of a file in place of a folder or vice
+# versa. ENOENT is not here: a path from the user is checked where it is read, so a missing file
+# that gets this far is a bug.
 _SYSTEM_SAYS_NO = {
     errno.EIO,
     errno.ENOSPC,
@@ -45,12 +45,12 @@ _NO_MEMORY = "DefaultCPUAllocator: "  # torch's message continues: can't allocat
 
 
 class UserError(ValueError):
-    """A failure whose message is a complete line for the user of a command."""
+    """A failure whose one-line message is meant for the user of a command."""
 
 
 @contextmanager
 def user_input() -> Iterator[None]:
-    """Turn a `ValueError` of the block into a `UserError` with the same message.
+    """Turn a `ValueError` in the block into a `UserError` with the same message.
 
     Only for blocks that check options before any training: a `ValueError` from deep inside a
     training step is a bug.
@@ -101,11 +101,11 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 def _out_of_memory(error: Exception) -> str:
     asked = re.search(r"allocate ([\d.]+ ?\w+)", str(error))
-    size = f" for {asked[1]} more" if asked else ""
+    size = f" ({asked[1]} more needed)" if asked else ""
     return (
-        f"there is no memory{size}: choose a smaller core (--core-width), fewer environments "
-        "(--num-envs), smaller batches (--batch-size, --unroll-length), or less in each backward "
-        "pass (--micro-batch, --micro-columns)"
+        f"out of memory{size}: choose a smaller core (--core-width), fewer environments "
+        "(--num-envs), smaller batches (--batch-size, --unroll-length), or smaller backward "
+        "passes (--micro-batch, --micro-columns)"
     )
 
 
@@ -114,13 +114,13 @@ def expanded(path: Path | str) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
-        raise UserError(f"{path}: there is no such home folder") from error
+        raise UserError(f"{path}: no such home folder") from error
 
 
 def make_folder(path: Path, name: str) -> None:
-    """Make a folder, and those above it; raise a `UserError` with its `name`, such as `--out`.
+    """Create a folder and its parents; raise a `UserError` with its `name`, such as `--out`.
 
-    A folder that is there already stays as it is.
+    An existing folder stays unchanged.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -130,9 +130,9 @@ def make_folder(path: Path, name: str) -> None:
 
 @contextmanager
 def without_new_folders(path: Path) -> Iterator[None]:
-    """If the block fails, remove those of `path` and the folders above it that it made.
+    """If the block fails, remove `path` and the parent folders that the block created.
 
-    A folder that was there before the block, or that is not empty, stays.
+    Folders that existed before the block, or that are not empty, stay.
     """
     new: list[Path] = []
     with suppress(OSError):  # for a path that cannot be looked up
@@ -141,15 +141,15 @@ def without_new_folders(path: Path) -> Iterator[None]:
         yield
     except BaseException:
         for folder in new:
-            with suppress(OSError):  # not made, or not empty
+            with suppress(OSError):  # not created, or not empty
                 folder.rmdir()
         raise
 
 
 def one_line(message: str) -> str:
-    """Return a message without line ends and control characters, which could steer a terminal.
+    """Return a message without newlines and control characters, which could control a terminal.
 
-    Characters that no encoding can write, such as undecodable bytes of a file name, are removed.
+    Characters that cannot be encoded, such as undecodable bytes of a file name, are removed.
     """
     return "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
 

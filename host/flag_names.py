@@ -1,4 +1,4 @@
-"""Names of options as flags, and the comparison of a resumed run's options."""
+"""Option names as flags, and the comparison of a resumed run's options."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -30,7 +30,7 @@ def check_given_once(names: Iterable[str], words: Iterable[str]) -> None:
 def contradictions(
     stored: Mapping[str, Any], asked: Mapping[str, Any], free: Collection[str]
 ) -> list[str]:
-    """Return plain options that differ from the stored ones: `--core lstm (was rdn)`.
+    """Return the plain options that differ from the stored ones: `--core lstm (was rdn)`.
 
     `free`: names of options that may differ.
     """
@@ -45,6 +45,6 @@ def check_kept(contradicting: Collection[str]) -> None:
     """Raise a one-line `ValueError` if a resumed run is asked to compute something else."""
     if contradicting:
         raise ValueError(
-            "a resumed run keeps what it computes, so these contradict --resume: "
+            "a resumed run must compute the same as before, but these options contradict --resume: "
             f"{', '.join(contradicting)}; leave them out, or start a new run"
         )

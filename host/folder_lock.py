@@ -1,4 +1,4 @@
-"""A lock on a folder, held by one process; the system releases it when the process ends."""
+"""A lock on a folder, held by one process; the operating system releases it at process end."""
 
 import errno
 import os
@@ -20,15 +20,15 @@ class FolderLock:
     Raises `BlockingIOError` if another process holds it, and `UserError` if the file is a link,
     because the link's target would be overwritten.
 
-    File systems without locks grant it. A forked child does not hold it (filelock sees to that), so
-    that the run is not locked after its parent was killed.
+    On file systems without locks it is always granted. A forked child does not hold it (filelock
+    ensures this), so that the run is not locked after its parent was killed.
     """
 
     def __init__(self, folder: Path) -> None:
         from filelock import FileLock, Timeout  # the import takes ten milliseconds
 
         path = folder / ".lock"
-        # filelock's substitute for locks, a plain file, would outlive a killed process.
+        # filelock's fallback, a plain file, would outlive a killed process.
         self._lock = FileLock(
             path,
             blocking=False,
@@ -52,14 +52,14 @@ class FolderLock:
         self._lock.release()
 
     def remove(self) -> None:
-        """Remove the lock's file, and release the lock."""
+        """Remove the lock file, and release the lock."""
         with suppress(OSError):
             Path(self._lock.lock_file).unlink()
         self.release()
 
 
 def wait_for_lock(folder: Path) -> FolderLock:
-    """Return a lock on `folder`, after waiting until it is free."""
+    """Wait until `folder` is unlocked, and return a lock on it."""
     while True:
         try:
             return FolderLock(folder)

@@ -1,8 +1,8 @@
 """The text of `--help` and `--help-all` for a command whose options are a dataclass.
 
-`--help` describes the common options and names the others, grouped by the folder that uses them;
-`--help-all` describes every option. tyro provides the options' names, types and texts. Its own
-screen has one order for all options and is several pages long.
+`--help` describes the common options and lists the others, grouped by the folder that uses them;
+`--help-all` describes every option. tyro provides the options' names, types and texts; its own
+screen has a fixed order and is several pages long.
 """
 
 import argparse
@@ -25,10 +25,10 @@ _INDENT = 24  # columns before an option's description
 
 @dataclass(frozen=True, kw_only=True)
 class HelpLayout:
-    """The options that `--help` describes, and the headings under which it names the others.
+    """The options that `--help` describes, and the headings under which it lists the others.
 
-    Options are named without their dashes; `core_*` is every option that begins so. Options that no
-    group names are in the last group.
+    Options are given without dashes; `core_*` stands for every option with this prefix. Options in
+    no group are added to the last group.
     """
 
     described: Sequence[str] = ()  # none: all
@@ -36,8 +36,8 @@ class HelpLayout:
     values: Mapping[str, Iterable[str]] = field(default_factory=dict)  # by option: allowed values
     # By option: the effective default, if the option's own default is None.
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    marked: Collection[str] = ()  # options whose defaults have a star
-    star: str = ""  # what a star means, for the heading where there is one
+    marked: Collection[str] = ()  # options whose defaults are starred
+    star: str = ""  # meaning of the star, for the heading
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def help_text(kind: type, layout: HelpLayout, full: bool, **of_tyro: Any) -> str
     wanted = [option for name in layout.described for option in _named(name, options)]
     wanted = [replace(option, help=_first_sentence(option.help)) for option in wanted]
     star = f" ({layout.star})" if layout.marked else ""
-    heading = f"Options, in brackets their defaults{star}:"
+    heading = f"Options, with defaults in brackets{star}:"
     parts.append(f"{_wrapped(heading, width)}\n{_descriptions(wanted, width)}")
     seen = {option.names for option in wanted}
     rest = {title: [o for o in group if o.names not in seen] for title, group in grouped.items()}

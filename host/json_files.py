@@ -1,4 +1,4 @@
-"""JSON files: reading of what other programs may have written, and whole-or-not-at-all writing."""
+"""JSON files: reading files that other programs may have written, and atomic writing."""
 
 import json
 from pathlib import Path
@@ -22,5 +22,5 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, content: Any, indent: int = 1) -> None:
-    """Write `content` as indented JSON with a newline at its end, whole or not at all."""
+    """Write `content` as indented JSON with a final newline, completely or not at all."""
     write_bytes(path, f"{json.dumps(content, indent=indent)}\n".encode())

@@ -1,4 +1,4 @@
-"""The message for an unknown name, with the nearest known one."""
+"""The message for an unknown name, with the closest known name."""
 
 import difflib
 from collections.abc import Collection, Iterable
@@ -20,15 +20,15 @@ def one_of(kind: str, name: str, known: Collection[str]) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean rdn?`, or nothing if no known name is near."""
+    """Return `; did you mean rdn?`, or nothing if no known name is close."""
     near = nearest_name(name, known)
     return f"; did you mean {near}?" if near else ""
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that `name` probably means; None if none is near enough.
+    """Return the known name that `name` probably means; None if none is close enough.
 
-    Allows for a wrong, missing or swapped letter or two, other capitals and hyphens.
+    Tolerates one or two wrong, missing or swapped letters, and differences in case and hyphens.
     """
     plain = {_plain(one): one for one in known}
     wanted = _plain(name)

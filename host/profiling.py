@@ -19,12 +19,12 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from fastweights.host.atomic_files import replacing, write_bytes
 from fastweights.host.stages import STAGES, Stages, Total
 
-WARM_UP = 5  # updates before the trace: the first build kernels and allocate memory
-TRACED = 2  # updates; the trace of one is tens of megabytes
+WARM_UP = 5  # updates before the trace: the first ones build kernels and allocate memory
+TRACED = 2  # updates; the trace of a single update takes tens of megabytes
 _OPERATORS = 20
-_PATIENCE = 2.0  # seconds for the table of operators at a run's end, which may be a request to stop
+_PATIENCE = 2.0  # seconds for the operator table at a run's end, which may be a request to stop
 _POLL = 0.05
-_NO_OPERATORS = "no table of operators: the run ended first; trace.json has them"
+_NO_OPERATORS = "no operator table: the run ended first; see trace.json"
 
 
 def profiled(
@@ -32,9 +32,9 @@ def profiled(
 ) -> Iterator[dict[str, Any]]:
     """Pass `rows` on, trace a few updates, and at the end write and print the table.
 
-    If the run goes on after the trace, the table counts from the trace's end. Without a single
-    row, as where all updates were made before, an earlier profile stays. The first of `threads` is
-    the caller's; its stages' checks may end the run while operators are added up.
+    If the run continues after the trace, the table counts from the trace's end. If there are no
+    rows, as when all updates were made earlier, an existing profile stays. The first of `threads`
+    is the caller's; its stages' checks may end the run while operators are summed up.
     """
     table = _StageTable(threads)
     operators = f"no trace: the run ended before update {WARM_UP + 1}"
@@ -60,7 +60,7 @@ def profiled(
                 write_bytes(path, f"{stages}\n\n{operators}\n".encode())
                 print(f"{stages}\nprofile: {path}", flush=True)
             else:
-                print("profile: no update was made, so none is written", flush=True)
+                print("profile: not written, because no update was made", flush=True)
 
 
 class _StageTable:
@@ -99,7 +99,7 @@ def _start(threads: Sequence[Stages]) -> profile:
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
-    # torch's public options trace only the calling thread.
+    # With torch's public options, only the calling thread is traced.
     everyone = _ExperimentalConfig(profile_all_threads=True)
     trace = profile(activities=activities, experimental_config=everyone)
     trace.start()
@@ -119,7 +119,7 @@ def _stop(trace: profile, threads: Sequence[Stages], path: Path) -> None:
 def _operators(
     trace: profile, check: Callable[[], None] = lambda: None, patience: float = math.inf
 ) -> str:
-    """Return the table of operators; this takes many seconds, in which `check` may raise."""
+    """Return the operator table; this takes many seconds, during which `check` may raise."""
     tables: list[str] = []
 
     def add_up() -> None:

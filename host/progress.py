@@ -1,8 +1,8 @@
 """A run's progress: a bar on a terminal, or a plain line every ten seconds elsewhere.
 
 rich draws the bar, with its `Live` and `ProgressBar`. Its `Progress` is not used: without a
-terminal it writes nothing until the end. Its rate also leaves out updates without a finished item,
-so the rate would stay unknown until the second of ten test games ends.
+terminal it writes nothing until the end, and its rate ignores updates without a finished item, so
+the rate would be unknown until the second of ten test games ends.
 
 A display never ends a run. If a terminal fails (closed, very narrow, unable to show a character),
 plain lines replace the bar; if these fail, too, the display is silent.
@@ -19,7 +19,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-# Columns of the logs that are shown, in this order, if a row has them -> short name.
+# Log columns to show, in this order, if a row has them -> short name.
 SHOWN = {
     "recent_full_game_return": "return",
     "games": "games",
@@ -43,7 +43,7 @@ _REDRAW_INTERVAL = 0.1  # seconds
 
 
 class _Console(Console):
-    """A console that raises on a broken pipe; rich's own would end the process."""
+    """A console that raises on a broken pipe; rich's console would end the process."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -53,9 +53,8 @@ class _Console(Console):
 class ProgressDisplay:
     """Progress from `step` to `total_steps`, both in `unit`s; a context manager.
 
-    Call `update` after every tick. `say` prints a line above the bar, as a plain `print` does
-    within the context. `clock` is in seconds and monotonic. The rate is over the last `window`
-    seconds.
+    Call `update` after every tick. `say` prints a line above the bar, as `print` does within the
+    context. `clock` is in seconds and monotonic. The rate covers the last `window` seconds.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class ProgressDisplay:
         try:
             console = _Console(file=self._stream)
             if console.is_terminal and not console.is_dumb_terminal:
-                # Refreshed from `update`, to avoid another thread beside the learner.
+                # Refreshed by `update`, to avoid another thread beside the learner.
                 self._live = Live(console=console, auto_refresh=False, transient=False)
                 self._live.start()
         except Exception:
@@ -98,14 +97,14 @@ class ProgressDisplay:
 
     @property
     def steps_per_second(self) -> float | None:
-        """The rate in steps a second over the window; None before the second update."""
+        """The rate in steps per second over the window; None before the second update."""
         (begin, first), (end, last) = self._history[0], self._history[-1]
         return (last - first) / (end - begin) if end > begin else None
 
     def update(self, step: int, row: Mapping[str, Any]) -> None:
         """Show `step` (so far) and the columns of `row` in `SHOWN`."""
         now = self._clock()
-        if len(self._history) > 1 and step == self._step:  # at most one entry a step
+        if len(self._history) > 1 and step == self._step:  # at most one entry per step
             self._history.pop()
         self._step, self._row = step, row
         self._history.append((now, step))
@@ -143,7 +142,7 @@ class ProgressDisplay:
             stream.write(line.encode(encoding, "replace").decode(encoding) + "\n")
             stream.flush()
         except (OSError, ValueError, LookupError):
-            return  # a closed pipe or file must not end the run
+            return  # a closed pipe or file must never end the run
 
     def _stop_live(self) -> None:
         live, self._live = self._live, None
@@ -156,14 +155,14 @@ class ProgressDisplay:
     def _bar(self) -> Group:
         lines = [" · ".join(part) for part in (self._progress(), self._facts()) if part]
         bar = ProgressBar(total=max(1, self._total_steps), completed=self._step)
-        # The bar comes last: it does not end its line, so text after it would be cut off.
+        # The bar comes last: it does not end its line, so text after it would be truncated.
         return Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in lines), bar)
 
     def _progress(self) -> list[str]:
         share = min(100, 100 * self._step / self._total_steps) if self._total_steps else 100
         done = f"{self._step:,} of {self._total_steps:,} {self._unit}"
-        if self._step > self._total_steps:  # the last update has a whole batch
-            done = f"{self._step:,} {self._unit} ({self._total_steps:,} were asked for)"
+        if self._step > self._total_steps:  # the last update uses a whole batch
+            done = f"{self._step:,} {self._unit} ({self._total_steps:,} requested)"
         parts = [f"{share:.0f} %", done]
         rate = self.steps_per_second
         if rate:
@@ -174,7 +173,7 @@ class ProgressDisplay:
 
     def _facts(self) -> list[str]:
         row = dict(self._row)
-        if row.get("lives") == row.get("games"):  # games of one life: the return of lives is equal
+        if row.get("lives") == row.get("games"):  # games have one life: both returns are equal
             row.pop("recent_life_return", None)
         return [
             f"{short} {_short_number(row[name])}"

@@ -1,7 +1,7 @@
 """The origin of a run for `meta.json`: code, command, versions, machine.
 
-Environment variables are recorded by an allow-list: run folders are shared, and environments hold
-passwords.
+Only environment variables on an allow-list are recorded: run folders are shared, and environments
+may contain passwords.
 """
 
 import importlib.metadata
@@ -33,7 +33,7 @@ _REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 def environment_variables() -> dict[str, str]:
-    """Return the environment variables that change how a run computes."""
+    """Return the environment variables that affect how a run computes."""
     names = (*_ENVIRONMENT, *(f"SLURM_{name}" for name in _SLURM))
     return {name: os.environ[name] for name in names if name in os.environ}
 
@@ -48,8 +48,8 @@ def slurm_job() -> dict[str, str] | None:
 def git_revision(folder: Path = _REPOSITORY) -> dict[str, Any] | None:
     """Return `commit`, `branch` (None if detached) and `is_dirty` of the repository at `folder`.
 
-    None if `folder` is not a repository's root: for a package installed inside another repository,
-    the commit would be wrong.
+    None if `folder` is not a repository's root: the commit would be wrong for a package installed
+    inside another repository.
     """
     try:
         asked = ("--show-toplevel", "HEAD", "--abbrev-ref", "HEAD")
@@ -64,9 +64,9 @@ def git_revision(folder: Path = _REPOSITORY) -> dict[str, Any] | None:
 
 
 def versions() -> dict[str, str | None]:
-    """Return the versions of Python and of packages that results depend on; None if not installed.
+    """Return the versions of Python and of packages that affect results; None if not installed.
 
-    If PyTorch is loaded, its own version is used, which has more detail: 2.13.0+cu130.
+    If PyTorch is loaded, its own version string is used, which is more precise: 2.13.0+cu130.
     """
     found: dict[str, str | None] = {"python": platform.python_version()}
     for name in _PACKAGES:
@@ -124,7 +124,7 @@ def memory_bytes() -> int | None:
 
 
 def _gpu_names() -> list[str]:
-    # Asking for a GPU's name starts CUDA and costs memory, so ask only if the run has started it.
+    # Querying a GPU's name starts CUDA and costs memory, so do it only if CUDA is already running.
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return []

@@ -1,4 +1,4 @@
-"""Ranges of numbers as texts, such as "[0, 1)": a square bracket includes the end."""
+"""Ranges of numbers as text, such as "[0, 1)"; a square bracket includes the end."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ SEED, BATCH = "[0, 2^31)", "[1, 2^20]"
 
 
 def check_range(name: str, value: float | None, allowed: str) -> None:
-    """Raise a one-line `ValueError` if the option's value is not in the range; None passes."""
+    """Raise a one-line `ValueError` if the option's value is out of range; None is accepted."""
     if value is None:
         return
     if value != value:

@@ -1,8 +1,8 @@
 """The time of a thread's stages: seconds and counts.
 
-Every schedule always times every stage, at a cost of two microseconds a stage. At the start of a
-stage a thread can also be asked to stop, except in stages of an update whose gradient is computed.
-Within a long pass of the network, `training/layer_checks.py` asks, too.
+All schedules always time every stage, at a cost of two microseconds per stage. At the start of a
+stage a thread can also be asked to stop, except in the stages of an update whose gradient has been
+computed. `training/layer_checks.py` adds such checks within long passes of the network.
 """
 
 import threading
@@ -13,20 +13,20 @@ from typing import NamedTuple
 
 STAGES = {
     "emulation": "the environments' step",
-    "transfer": "frames or words to the device; rollouts put together and sent on",
+    "transfer": "frames or words to the device; assembling rollouts and sending them on",
     "inference": "the network's step, sampling, and the copy of the actions to the CPU",
-    "wait_for_learner": "acting is as far ahead as it may be",
+    "wait_for_learner": "acting is as far ahead of learning as allowed",
     "wait_for_rollouts": "learning has caught up with acting",
-    "gradient": "forward and backward passes; on a GPU their launch",
-    "exchange": "exchange between learners: sums of gradients and reports, with their waits",
-    "optimise": "clipping, RMSprop or Adam, reading the losses; on a GPU also the queued work",
-    "publish": "the weights' copy for acting",
-    "test": "test games, with --evaluate-every; sequences: the held-out split",
+    "gradient": "forward and backward passes; on a GPU, their launch",
+    "exchange": "exchange between learners: sums of gradients and reports, including waits",
+    "optimise": "clipping, RMSprop or Adam, reading the losses; on a GPU, also the queued work",
+    "publish": "copying the weights for acting",
+    "test": "test games with --evaluate-every; for sequences, the held-out split",
     "log": "logs.csv, TensorBoard and the display",
     "save": "checkpoints",
 }
-# Once gradients are summed, every learner must make the update. It is published and logged, and a
-# checkpoint is finished, before anything stops.
+# Once gradients are summed, every learner must make the update. Before anything stops, the update
+# is published and logged, and any checkpoint is completed.
 NEVER_STOPPED = {"optimise", "publish", "log", "save"}
 
 
@@ -37,7 +37,7 @@ class Total(NamedTuple):
     calls: int
 
     def since(self, before: "Total") -> "Total":
-        """Return what was added since the stage's total was `before`."""
+        """Return the increase since the stage's total was `before`."""
         return Total(self.seconds - before.seconds, self.calls - before.calls)
 
 
@@ -45,8 +45,8 @@ class Stages:
     """The stages of one thread, called `name`: `with stages("emulation"): ...`.
 
     Stages do not nest, so their times add up to the thread's time. `checks` raise when the thread
-    is to stop; more can be added. One thread enters stages; any thread may read `totals` and
-    `going_on`. `annotate(stage)` is entered, too, for a profiler.
+    should stop; more can be added. Only one thread enters stages; any thread may read `totals` and
+    `going_on`. `annotate(stage)` is also entered, for a profiler.
     """
 
     def __init__(self, name: str, *checks: Callable[[], None]) -> None:
@@ -74,13 +74,13 @@ class Stages:
                 self.current = None
 
     def check(self) -> None:
-        """Call the checks, which raise when the thread is to stop."""
+        """Call the checks, which raise when the thread should stop."""
         for check in self.checks:
             check()
 
     @property
     def going_on(self) -> tuple[str | None, float]:
-        """Return the thread's present stage, and its seconds so far."""
+        """Return the thread's current stage, and its seconds so far."""
         with self._lock:
             return self.current, time.perf_counter() - self._entered
 
@@ -92,7 +92,7 @@ class Stages:
                 self._totals[stage] = Total(before.seconds + seconds, before.calls + calls)
 
     def totals(self) -> dict[str, Total]:
-        """Return seconds and calls of every stage so far, with the present stage."""
+        """Return seconds and calls of every stage so far, including the current one."""
         with self._lock:
             going_on = {self.current: self._so_far()} if self.current else {}
             return self._totals | going_on

@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP as a request, which a run answers when it can."""
+"""SIGINT, SIGTERM and SIGHUP as requests to stop, which a run obeys when it can."""
 
 import signal
 import time
@@ -19,7 +19,7 @@ class Interrupted(Exception):
 def stop_signals() -> tuple[int, ...]:
     """Return the signals that ask for a stop.
 
-    SIGHUP comes when a terminal closes; where it is ignored (`nohup`), it stays so.
+    SIGHUP is sent when a terminal closes; if it is ignored (`nohup`), it stays ignored.
     """
     ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     return signal.SIGINT, signal.SIGTERM, *(() if ignored else (signal.SIGHUP,))
@@ -28,8 +28,8 @@ def stop_signals() -> tuple[int, ...]:
 class StopRequests:
     """A context in which the first SIGINT, SIGTERM or SIGHUP only sets a flag.
 
-    A run can so finish its update and save. A second signal, two seconds later or more, has its
-    default effect. For the main thread.
+    This lets a run finish its update and save. A second signal, at least two seconds later, has its
+    default effect. Only for the main thread.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class StopRequests:
             signal.signal(number, handler)
 
     def check(self) -> None:
-        """Raise `Interrupted`, once, if a signal has come."""
+        """Raise `Interrupted`, once, if a signal has arrived."""
         if number := self._noted:
             self._noted = 0
             raise Interrupted(number)

@@ -1,4 +1,4 @@
-"""Values from a file, checked against the types of a dataclass's or named tuple's fields."""
+"""Values from a file, checked against the field types of a dataclass or named tuple."""
 
 from collections.abc import Mapping
 from dataclasses import is_dataclass
@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 
-_SHOWN = 60  # characters shown of a wrong value
+_SHOWN = 60  # number of characters shown of a wrong value
 _REFUSED = object()
 Whole = TypeVar("Whole")
 
@@ -17,12 +17,12 @@ Whole = TypeVar("Whole")
 def typed_values(kind: type, plain: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     """Return the values of `plain`, converted to the types of the fields of `kind`.
 
-    Plain values (None, bool, int, float, str, list, dict) become paths and tuples if the field's
-    type is one. The caller handles unknown names and missing fields. `where` is put before the
-    names in messages.
+    Plain values (None, bool, int, float, str, list, dict) become paths and tuples if the field has
+    such a type. The caller handles unknown names and missing fields. Messages prefix names with
+    `where`.
 
     Raises:
-        ValueError: a value of another type; one line.
+        ValueError: a value of the wrong type; one line.
     """
     if not isinstance(plain, Mapping):
         raise ValueError(f"{where or 'the options'} must be names with values, not {_short(plain)}")
@@ -38,7 +38,7 @@ def typed_whole(kind: type[Whole], plain: Mapping[str, Any], parts: Mapping[str,
     """Return a `kind` from plain values; `parts` are its fields that are dataclasses.
 
     Raises:
-        ValueError: a value of another type, or a missing or unknown part; one line.
+        ValueError: a value of the wrong type, or a missing or unknown part; one line.
     """
     own = typed_values(kind, {name: value for name, value in plain.items() if name not in parts})
     try:
@@ -133,7 +133,7 @@ def _described(alternatives: tuple[Any, ...]) -> str:
 
 
 def _short(value: Any) -> str:
-    """Return a short text for any plain value, however large or deep."""
+    """Return a short description of any plain value, however large or deep."""
     if type(value) is int and abs(value) >= 10**_SHOWN:
         return "a number of many digits"
     if isinstance(value, list | tuple | dict):

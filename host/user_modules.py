@@ -1,4 +1,4 @@
-"""Modules of users' own, which a command imports because its user names them."""
+"""Users' modules, which a command imports because its user names them."""
 
 import importlib
 import sys
@@ -12,14 +12,14 @@ from fastweights.host.errors import UserError
 
 
 class BrokenModule(Exception):
-    """A user's module raised a `ValueError` when it was imported: no error in an option."""
+    """A user's module raised a `ValueError` on import, which is not an error in an option."""
 
 
 @contextmanager
 def saying_where() -> Iterator[None]:
-    """Add file and line to a `ValueError` of the block, which calls a user's constructor.
+    """Add file and line to a `ValueError` in the block, which calls a user's constructor.
 
-    It may refuse an option or be a bug, and the place tells its author which.
+    The error may reject an option or be a bug; its location tells the author which.
     """
     try:
         yield
@@ -33,9 +33,9 @@ def saying_where() -> Iterator[None]:
 
 @contextmanager
 def reporting_exit(what: str, kind: type[UserError]) -> Iterator[None]:
-    """Raise `kind`, one line, if the block ends the program: a user's code that it calls.
+    """Raise `kind`, one line, if user code in the block ends the program.
 
-    `what` did it, for the message, such as `MyGame-v0: render()`.
+    `what`: the culprit for the message, such as `MyGame-v0: render()`.
     """
     try:
         yield
@@ -46,13 +46,13 @@ def reporting_exit(what: str, kind: type[UserError]) -> Iterator[None]:
 
 
 def import_named(name: str, example: str, packages: Collection[str] = ()) -> ModuleType:
-    """Import the module of `my_module:name`, also from the current folder.
+    """Import the module of `my_module:name`; the current folder is searched, too.
 
-    The folder comes last on the path, and stays there for imports that the module makes later. An
-    error inside the module keeps its traceback.
+    The folder comes last on the path, and stays there for later imports by the module. An error
+    inside the module keeps its traceback.
 
     Args:
-        name: the module and, after the last colon, what is taken from it.
+        name: the module and, after the last colon, the object in it.
         example: a name in the right form, for messages.
         packages: packages that `pip install` finds under their modules' names.
 
@@ -64,16 +64,14 @@ def import_named(name: str, example: str, packages: Collection[str] = ()) -> Mod
     module = name.rpartition(":")[0]
     if not module or module.startswith("."):
         begins = "begins with a dot" if module else "has no name"
-        raise ValueError(f"the module of {name!r} {begins}: give {example}")
+        raise ValueError(f"the module of {name!r} {begins}: use the form {example}")
     if "" not in sys.path:
         sys.path.append("")
     with reporting_exit(f"the module of {name!r}", UserError):
         try:
             return importlib.import_module(module)
         except ModuleNotFoundError as error:
-            advice = (
-                "it is looked for among installed packages, on PYTHONPATH and in the current folder"
-            )
+            advice = "installed packages, PYTHONPATH and the current folder were searched"
             if error.name in packages:
                 advice = f"pip install {error.name}"
             raise ValueError(f"cannot import the module of {name!r}: {error}; {advice}") from error

@@ -1,11 +1,11 @@
-"""Whole numbers in the forms that people type: 1000000, 1_000_000 or 1e6."""
+"""Whole numbers as people type them: 1000000, 1_000_000 or 1e6."""
 
 import re
 from decimal import Decimal
 
 _DIGITS = re.compile(r"[+-]?\d+(?:_\d+)*")
 _WITH_EXPONENT = re.compile(r"[+-]?\d+(?:_\d+)*(?:\.\d+)?[eE]\+?\d{1,3}")
-_MOST = 2**63  # checkpoints and torch hold smaller numbers
+_MOST = 2**63  # checkpoints and torch only hold smaller numbers
 
 
 def whole_number(text: str) -> int:

@@ -1,4 +1,4 @@
-"""What a run leaves on disk: its folder, log, checkpoints and TensorBoard scalars."""
+"""A run's files on disk: its folder, log, checkpoints and TensorBoard scalars."""
 
 import lazy_loader
 

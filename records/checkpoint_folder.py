@@ -5,9 +5,9 @@
     RUN/checkpoints/best.pt                        the best score so far
     RUN/checkpoints/milestone_000050000000.pt      the first at or after each milestone
 
-All but `step_*` are hard links if the file system has them, so they cost no space until the
+All but `step_*` are hard links if the file system supports them, so they take no space until the
 original file is removed. The score is stored in the checkpoint, so that it agrees with `best.pt`
-also after a crash.
+even after a crash.
 """
 
 import math
@@ -20,7 +20,7 @@ from fastweights.host import link_or_copy, remove_partials
 from fastweights.records.checkpoints import CheckpointError, cannot_write, load_checkpoint, write
 from fastweights.records.run_folder import runs_near
 
-_NEWEST = 3  # checkpoints to keep, besides the best and the milestones
+_NEWEST = 3  # checkpoints to keep, in addition to the best and the milestones
 MILESTONES = (50_000_000, 200_000_000)  # agent steps of the published figures
 
 
@@ -29,7 +29,7 @@ class FoundCheckpoint(NamedTuple):
 
     path: Path
     payload: dict[str, Any]
-    warnings: tuple[str, ...]  # a line for each newer checkpoint that could not be used
+    warnings: tuple[str, ...]  # one line per newer checkpoint that could not be used
 
 
 def _is_kept_from_us(error: CheckpointError) -> bool:
@@ -46,7 +46,7 @@ def holds_checkpoints(run: Path) -> bool:
 
 
 def run_of(path: Path) -> Path:
-    """Return the run folder of a checkpoint or a folder `checkpoints`; another folder itself."""
+    """Return the run folder of a checkpoint or a `checkpoints` folder; other folders unchanged."""
     folder = path if path.is_dir() else path.parent
     return folder.parent if folder.name == "checkpoints" else folder
 
@@ -54,8 +54,8 @@ def run_of(path: Path) -> Path:
 class CheckpointFolder:
     """The checkpoints of the run folder `folder`. The constructor changes nothing on disk.
 
-    `milestones`: agent steps kept for good. Only one process may `save`; any may call `latest` at
-    the same time.
+    `milestones`: agent steps whose checkpoints are kept forever. Only one process may `save`; any
+    process may call `latest` at the same time.
     """
 
     def __init__(self, folder: Path, milestones: tuple[int, ...] = MILESTONES) -> None:
@@ -69,7 +69,7 @@ class CheckpointFolder:
 
     @property
     def best_score(self) -> float:
-        """The score of `best.pt`; minus infinity while there is none."""
+        """The score of `best.pt`; minus infinity if there is none yet."""
         if self._best_score is None:
             self._best_score = self._read_best_score()
         return self._best_score
@@ -84,13 +84,13 @@ class CheckpointFolder:
     ) -> Path:
         """Save `payload` with `step` and `score`, update the links, and remove old checkpoints.
 
-        Checkpoints with a larger step are removed, too: they are from before a rewind.
+        Checkpoints with a larger step, which predate a rewind, are removed, too.
 
         Args:
             payload: plain values and tensors.
             step: agent steps so far.
             score: higher is better; None or NaN is never the best.
-            provisional: the score is of too few games to compare: any later score replaces it.
+            provisional: the score covers too few games to compare; any later score replaces it.
 
         Raises:
             CheckpointError: could not write; every earlier checkpoint is still there.
@@ -111,10 +111,10 @@ class CheckpointFolder:
         return path
 
     def latest(self, map_location: str | torch.device = "cpu") -> FoundCheckpoint:
-        """Return the newest checkpoint that loads, with a warning for each newer one that does not.
+        """Return the newest loadable checkpoint, with a warning for each newer one that fails.
 
         Raises:
-            CheckpointError: there is none, none that loads, or the newest may not be read.
+            CheckpointError: there is none, none can be loaded, or access to the newest is denied.
         """
         failures: list[CheckpointError] = []
         for path in self._newest_first():
@@ -125,7 +125,7 @@ class CheckpointFolder:
                     raise
                 failures.append(error)
                 continue
-            notes = tuple(f"{failure}; going on from {path}" for failure in failures)
+            notes = tuple(f"{failure}; continuing from {path}" for failure in failures)
             return FoundCheckpoint(path, payload, notes)
         if failures:
             raise failures[0]
@@ -141,7 +141,7 @@ class CheckpointFolder:
             self.link_best(path, -math.inf if provisional else score)
 
     def link_best(self, path: Path, score: float) -> None:
-        """Make `path` the best checkpoint, whatever the best was."""
+        """Make `path` the best checkpoint, regardless of the previous best."""
         self.best_path.parent.mkdir(exist_ok=True)
         link_or_copy(path, self.best_path)
         self._best_score = score
@@ -165,7 +165,7 @@ class CheckpointFolder:
         newest = next(iter(self._steps_newest_first()), None)
         if newest is None:
             return "the run has no other checkpoint"
-        return f"the checkpoint of step {_step_of(newest):,} is intact, and --resume takes it"
+        return f"the checkpoint of step {_step_of(newest):,} is intact, and --resume will use it"
 
     def _drop_old(self, step: int) -> None:
         kept = 0
@@ -203,7 +203,7 @@ class CheckpointFolder:
 def _with_step(payload: dict[str, Any], path: Path) -> dict[str, Any]:
     step = payload.get("step")
     if type(step) is not int or step < 0:
-        raise CheckpointError(f"checkpoint {path} cannot be used: it has no count of steps")
+        raise CheckpointError(f"checkpoint {path} cannot be used: it has no step count")
     return payload
 
 

@@ -27,7 +27,7 @@ VERSION = 1
 _PLAIN = (type(None), bool, int, float, str, torch.Tensor, torch.nn.Parameter)
 _ZIP_BEGINS = b"PK\x03\x04"
 _OLD_FILE_BEGINS = b"\x80\x02\x8a\x0a"  # torch before 1.6: a pickled magic number
-# Functions in a pickled NumPy number, by their names in NumPy 1 and 2. All of them are safe.
+# Functions in a pickled NumPy number, by their names in NumPy 1 and 2; all are safe.
 _SCALAR = np.float64(0).__reduce__()[0]
 _NUMPY_SCALARS = [
     (_SCALAR, "numpy.core.multiarray.scalar"),
@@ -43,11 +43,11 @@ class CheckpointError(UserError):
 
 
 def save_checkpoint(payload: dict[str, Any], path: Path) -> None:
-    """Write `payload`, with `format` and `version` added, so that `path` is always complete.
+    """Write `payload` plus `format` and `version`; the file at `path` is complete at all times.
 
     Raises:
         CheckpointError: the disk is full, read-only, ...; an older file at `path` is untouched.
-        TypeError: a value in `payload` could not be loaded again; the message has its keys.
+        TypeError: a value in `payload` could not be loaded again; the message names its keys.
     """
     try:
         write(payload, path)
@@ -56,7 +56,7 @@ def save_checkpoint(payload: dict[str, Any], path: Path) -> None:
 
 
 def write(payload: dict[str, Any], path: Path) -> None:
-    """Write as `save_checkpoint` does; an error of the operating system stays an `OSError`."""
+    """Write as `save_checkpoint` does, but let errors of the operating system stay `OSError`s."""
     payload = {"format": FORMAT, "version": VERSION, **payload}
     check_plain(payload, "payload")
     # Write from memory: torch's file writer hides the operating system's reason for a failure.
@@ -97,17 +97,17 @@ def load_checkpoint(path: Path, map_location: str | torch.device = "cpu") -> dic
         raise CheckpointError(_foreign(path, "it was written by another program"))
     if payload.get("version") != VERSION:
         raise CheckpointError(
-            f"checkpoint {path} has version {payload.get('version')!r} and this program reads "
+            f"checkpoint {path} has version {payload.get('version')!r}, but this program reads "
             f"version {VERSION}: use the fastweights release that wrote it"
         )
     return payload
 
 
 def read_plain(path: Path, map_location: str | torch.device = "cpu") -> dict[Any, Any]:
-    """Return the dict of plain values in a file of `torch.save`, also of other programs.
+    """Return the dict of plain values in a `torch.save` file, including other programs' files.
 
-    Plain values are tensors, numbers (also NumPy's, as in TorchBeast's files), strings, lists and
-    dicts. Runs no code from the file. Raises `CheckpointError` as `load_checkpoint` does.
+    Plain values are tensors, numbers (including NumPy's, as in TorchBeast's files), strings, lists
+    and dicts. Runs no code from the file. Raises `CheckpointError` as `load_checkpoint` does.
     """
     path = Path(path)
     _check_archive(path)
@@ -122,11 +122,11 @@ def read_plain(path: Path, map_location: str | torch.device = "cpu") -> dict[Any
 
 
 def save_or_warn(save: Callable[[], object]) -> None:
-    """Call `save`; if the checkpoint cannot be written, warn and go on."""
+    """Call `save`; if the checkpoint cannot be written, print a warning and continue."""
     try:
         save()
     except CheckpointError as error:
-        print(f"warning: {error}; training goes on", file=sys.stderr)
+        print(f"warning: {error}; training continues", file=sys.stderr)
 
 
 def cannot_write(path: Path, error: OSError, kept: str = "") -> CheckpointError:
@@ -134,9 +134,9 @@ def cannot_write(path: Path, error: OSError, kept: str = "") -> CheckpointError:
 
     `kept`: the checkpoint that the run still has; empty for a file outside a run.
     """
-    remedy = "free the disk, or make it writable"
+    remedy = "free disk space, or make the folder writable"
     if error.errno == errno.EFBIG:
-        remedy = "raise the limit on the size of files (ulimit -f), or write to another disk"
+        remedy = "raise the file-size limit (ulimit -f), or write to another disk"
     parts = (f"cannot write checkpoint {path}: {error.strerror or error}", kept, remedy)
     return CheckpointError("; ".join(part for part in parts if part))
 
@@ -149,7 +149,7 @@ def _check_archive(path: Path) -> None:
     except FileNotFoundError as error:
         raise CheckpointError(f"no checkpoint at {path}: check the path") from error
     except IsADirectoryError as error:
-        raise CheckpointError(f"{path} is a folder, not a checkpoint: name a file in it") from error
+        raise CheckpointError(f"{path} is a folder, not a checkpoint: give a file in it") from error
     except OSError as error:
         raise CheckpointError(f"cannot read checkpoint {describe_os_error(error)}") from error
     if not begin:
@@ -165,7 +165,7 @@ def _check_archive(path: Path) -> None:
             broken = None if packed else archive.testzip()
     except Exception as error:  # damage can raise almost any exception
         raise CheckpointError(_damaged(path, "it is truncated or damaged")) from error
-    if packed:  # a few bytes could unpack to more than the memory
+    if packed:  # a few bytes could unpack to more than fits into memory
         raise CheckpointError(_foreign(path, "it is compressed, which torch.save never does"))
     if broken is not None:
         raise CheckpointError(_damaged(path, f"the checksum of {broken} is wrong"))
@@ -179,7 +179,7 @@ def _why_refused(path: Path, map_location: str | torch.device) -> str:
         unsafe = []
     if unsafe:
         return _foreign(
-            path, f"it holds Python objects ({', '.join(unsafe[:3])}), none of which were loaded"
+            path, f"it holds Python objects ({', '.join(unsafe[:3])}), none of which was loaded"
         )
     if torch.device(map_location).type == "cpu":
         return _foreign(path, "torch.load cannot read it")
@@ -187,22 +187,19 @@ def _why_refused(path: Path, map_location: str | torch.device) -> str:
 
 
 def _damaged(path: Path, reason: str) -> str:
-    return f"checkpoint {path} cannot be used: {reason}; name an older checkpoint of the run"
+    return f"checkpoint {path} cannot be used: {reason}; use an older checkpoint of the run"
 
 
 def _foreign(path: Path, reason: str) -> str:
     return (
         f"{path} is not a fastweights checkpoint: {reason}; "
-        "name a run folder, or a file in its checkpoints folder"
+        "give a run folder, or a file in its checkpoints folder"
     )
 
 
 @contextmanager
 def fitting(path: Path) -> Iterator[None]:
-    """Turn errors from the content of another version's checkpoint into a `CheckpointError`.
-
-    Tampered checkpoints raise it, too.
-    """
+    """Turn errors from another version's, or a tampered, checkpoint into `CheckpointError`."""
     try:
         yield
     except (CheckpointError, torch.OutOfMemoryError):
@@ -211,5 +208,5 @@ def fitting(path: Path) -> Iterator[None]:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise CheckpointError(
             f"checkpoint {path} does not fit this version of the program ({reason}): "
-            "check out the revision that its `git` entry names"
+            "check out the revision named in its `git` entry"
         ) from error

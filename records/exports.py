@@ -1,8 +1,8 @@
-"""Trained models as files that other programs read: weights, configuration and a card.
+"""Trained models as files for other programs: weights, configuration and a model card.
 
 FOLDER/model.safetensors    weights
-FOLDER/config.json          format, version, and what else of the checkpoint is kept
-FOLDER/README.md            model card, in the form that model hubs read
+FOLDER/config.json          format, version, and the other parts of the checkpoint that are kept
+FOLDER/README.md            model card, in the format of model hubs
 """
 
 from collections.abc import Mapping
@@ -33,18 +33,18 @@ class Export(NamedTuple):
 
     model: str  # in messages: `agent`
     format: str  # in config.json: `fastweights-agent`
-    kept: tuple[str, ...]  # keys of a checkpoint in config.json; weights have their own file
+    kept: tuple[str, ...]  # checkpoint keys stored in config.json; weights have their own file
 
     def check_folder(self, path: Path, flag: str = "") -> None:
-        """Raise a one-line `ValueError` unless a model may be written into the folder at `path`.
+        """Raise a one-line `ValueError` unless a model may be written to the folder at `path`.
 
-        It may be missing, empty or an earlier export of such a model; other files are not
-        overwritten. `flag` begins the message.
+        The folder may be missing, empty or an earlier export of such a model; other files are never
+        overwritten. `flag` is the start of the message.
         """
         if path.exists() and not path.is_dir():
-            raise ValueError(f"{flag}{path} is a file: name a folder")
+            raise ValueError(f"{flag}{path} is a file: give a folder")
         if path.is_dir() and any(path.iterdir()) and not self._is_own(path):
-            raise ValueError(f"{flag}{path} has other files in it: name a new folder")
+            raise ValueError(f"{flag}{path} contains other files: give a new folder")
 
     def write(
         self,
@@ -53,21 +53,21 @@ class Export(NamedTuple):
         card: str,
         beside: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
-        """Write the model of a checkpoint's `payload` into `folder`, made where it is missing.
+        """Write the model of a checkpoint's `payload` to `folder`, which is created if missing.
 
         Args:
-            card: Markdown that says what the model is.
-            beside: contents of further files without which the model is of no use, by name.
+            card: the model card, in Markdown.
+            beside: contents of further files that the model needs, by name.
 
         Raises:
             UserError: the folder cannot be created; one line.
-            OSError: the files cannot be written. A folder that was missing is missing again.
+            OSError: the files cannot be written. A folder that was missing is removed again.
         """
         weights = payload["model_state_dict"].items()
         plain = {name: weight.detach().cpu().contiguous() for name, weight in weights}
         config = {"format": self.format, "version": VERSION}
         config |= {name: payload[name] for name in self.kept}
-        # With the weights, the folder is an export: earlier ones must not meet this configuration.
+        # Weights make the folder an export: earlier weights must not meet this configuration.
         with without_new_folders(folder):
             make_folder(folder, "the export's folder")
             with replacing(exported_weights(folder)) as partial:
@@ -78,10 +78,10 @@ class Export(NamedTuple):
                     write_bytes(folder / name, content)
 
     def read(self, folder: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
-        """Return the part of a checkpoint's payload that `write` wrote. Runs no code from it.
+        """Return the part of a checkpoint's payload that `write` stored. Runs no code from it.
 
         Raises:
-            CheckpointError: a missing, damaged or foreign file, in one line.
+            CheckpointError: a missing, damaged or foreign file; one line.
         """
         path = folder / "config.json"
         try:
@@ -102,7 +102,7 @@ class Export(NamedTuple):
             ) from error
 
     def is_of(self, payload: Mapping[str, Any], folder: Path) -> bool:
-        """Return whether `folder` holds an export of the weights of a checkpoint's `payload`."""
+        """Return whether `folder` holds an export of the weights in a checkpoint's `payload`."""
         try:
             there = self.read(folder)["model_state_dict"]
         except CheckpointError:
@@ -124,7 +124,7 @@ def is_export(folder: Path) -> bool:
 
 
 def exported_weights(folder: Path) -> Path:
-    """Return the file with an exported model's weights."""
+    """Return the weights file of an exported model."""
     return folder / "model.safetensors"
 
 

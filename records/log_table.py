@@ -1,9 +1,9 @@
 r"""`logs.csv` and `fields.csv`, in the format of TorchBeast's tools.
 
 `logs.csv` begins with `# _tick,_time,...`; lines end with `\r\n`; `_tick` counts rows, `_time` is
-seconds since 1970, `step` agent steps. Whenever the list of columns grows, `fields.csv` gets a row
-with the whole list, and `logs.csv` is rewritten with the longer first line. (TorchBeast keeps the
-old first line, and later rows have more cells than names.)
+in seconds since 1970, `step` in agent steps. Whenever the list of columns grows, `fields.csv` gets
+a row with the whole list, and `logs.csv` is rewritten with the longer first line. (TorchBeast keeps
+the old first line, so that later rows have more cells than names.)
 """
 
 import contextlib
@@ -27,7 +27,7 @@ _A_TICK = re.compile(r"[0-9]{1,18}")
 
 
 class LogTable:
-    """A writer that appends rows to `folder`/logs.csv, after the present rows.
+    """A writer that appends rows to `folder`/logs.csv, after the existing rows.
 
     Raises `OSError`.
     """
@@ -47,7 +47,7 @@ class LogTable:
     def log(self, row: dict[str, Any], now: float | None = None) -> None:
         """Append `row` with `_tick` and `_time` (seconds since 1970, default: now).
 
-        None becomes an empty cell. If writing fails, nothing of the row remains.
+        None becomes an empty cell. If writing fails, no part of the row remains.
         """
         self._add_fields(row)
         stamped = {"_tick": self._tick, "_time": time.time() if now is None else now, **row}
@@ -55,10 +55,10 @@ class LogTable:
         self._tick += 1
 
     def rewind(self, step: int) -> None:
-        """Remove rows whose `step` (agent steps) is beyond `step`; `_tick` counts on."""
+        """Remove rows whose `step` (agent steps) exceeds `step`; `_tick` keeps counting."""
         _, rows = _read(self._path)
         if "step" not in self.fields:
-            raise UserError(f"{self._path} has no column of steps: it is not a log of a run")
+            raise UserError(f"{self._path} has no column `step`: it is not a run's log")
         column = self.fields.index("step")
         rows = [row for row in rows if not _is_beyond(row[column], step)]
         self._replace(self.fields, rows)
@@ -82,13 +82,13 @@ class LogTable:
 
 
 def read_logs(path: Path) -> dict[str, list[Any]]:
-    """Return the columns of a `logs.csv`, or of a run folder's, as lists of equal length.
+    """Return the columns of a `logs.csv`, or that of a run folder, as lists of equal length.
 
     Numbers are int or float, tuples tuples, empty cells None, other cells str. A half-written last
-    line is left out. TorchBeast's own files are supported.
+    line is ignored. TorchBeast's own files are supported.
 
     Raises:
-        UserError: there is no such file, or it is not a table of logs.
+        UserError: there is no such file, or it is not a log table.
     """
     path = Path(path)
     path = path / "logs.csv" if path.is_dir() else path
@@ -105,15 +105,15 @@ def _read(path: Path) -> tuple[list[str], list[list[str]]]:
     if not text:
         return [], []
     if not text.startswith("#"):
-        raise UserError(f"{path} is not a table of logs: its first line does not begin with '#'")
-    # A power cut can leave NUL bytes in place of rows that had not reached the disk.
+        raise UserError(f"{path} is not a log table: its first line does not begin with '#'")
+    # A power failure can leave NUL bytes in place of rows that had not reached the disk.
     lines = (line for line in io.StringIO(text, newline="") if "\0" not in line)
-    # The returns of many short games may fill a cell of more than the 131,072 bytes of the default.
+    # The returns of many short games may need a cell larger than the default 131,072 bytes.
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))
     try:
         first, *rows = csv.reader(lines)
     except (csv.Error, ValueError) as error:
-        raise UserError(f"{path} is not a table of logs: {error}") from error
+        raise UserError(f"{path} is not a log table: {error}") from error
     fields = [name.strip() for name in ",".join(first).removeprefix("#").split(",")]
     rows = [row for row in rows if row and _A_TICK.fullmatch(row[0])]
     fields = _longer_fields(path, fields, max(map(len, rows), default=0))

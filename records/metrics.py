@@ -1,16 +1,16 @@
-"""Metrics of an agent's run: one dict for each tick, for `logs.csv` and TensorBoard.
+"""Metrics of an agent's run: one dict per tick, for `logs.csv` and TensorBoard.
 
 Columns of `logs.csv`:
 
-- `episode_returns`, `mean_episode_return`, `mean_episode_step` and `mean_life_return` are of games
-  and lives finished in this tick; empty if there are none.
+- `episode_returns`, `mean_episode_return`, `mean_episode_step` and `mean_life_return` cover games
+  and lives finished in this tick; they are empty if there are none.
 - `recent_*` are means over the last 100 finished games or lives.
 - `games` and `lives` count those of the whole run.
 - `policy_lag` is the number of updates between the oldest weights that acted in the batch and the
   weights that learned from it.
-- `learner_queue_size` is the number of rollouts that waited meanwhile.
+- `learner_queue_size` is the number of rollouts waiting at that time.
 - `seconds_<stage>` is the stage's time in this tick, over all threads (see `host/stages.py`).
-- `cpu_seconds` is the CPU time, user and system, of this process and its threads since the last
+- `cpu_seconds` is the CPU time (user and system) of this process and its threads since the last
   row.
 
 An episode is a full game; returns are undiscounted and unclipped; steps are agent steps.
@@ -30,11 +30,11 @@ class Game(NamedTuple):
 
 
 class Metrics:
-    """A collector of finished games and lives that writes a row each tick.
+    """Collects finished games and lives, and writes one row per tick.
 
     Args:
         write_row: takes the finished row (`RunRecords.log`).
-        window: number of games and lives that `recent_*` average over.
+        window: number of games and lives over which `recent_*` are averaged.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Metrics:
 
     @property
     def window_is_full(self) -> bool:
-        """Whether the `recent_*` means are of as many games as the window holds."""
+        """Whether the `recent_*` means cover a full window of games."""
         return len(self._games) == self._games.maxlen
 
     def recent(self) -> dict[str, float | int | None]:
@@ -80,9 +80,9 @@ class Metrics:
         }
 
     def log(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Write `row`, which must have `step` (agent steps), with this tick's and the recent games.
+        """Write `row`, which must have `step` (agent steps), plus this tick's and recent games.
 
-        Returns the complete row. Exceptions of `write_row` pass through.
+        Returns the complete row. Exceptions of `write_row` propagate.
         """
         games, lives = self._tick_games, self._tick_lives
         whole = {
@@ -109,7 +109,7 @@ class Metrics:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
+        """Restore the result of `state_dict`."""
         self._games = deque((_game(*game) for game in state["games"]), self._games.maxlen)
         self._lives = deque(map(float, state["lives"]), self._lives.maxlen)
         self._tick_games = [_game(*game) for game in state["tick_games"]]

@@ -40,7 +40,7 @@ from fastweights.host import (
 )
 from fastweights.records.log_table import LogTable
 
-_FREE = "free the disk or choose a --savedir"
+_FREE = "free disk space or choose a --savedir"
 _SHORTER = "choose a shorter --xpid or --savedir"
 _ADVICE = {errno.ENOSPC: _FREE, errno.EDQUOT: _FREE, errno.ENAMETOOLONG: _SHORTER}
 _A_RUN_HAS = ("meta.json", "logs.csv", "model.tar", "checkpoints")
@@ -52,7 +52,7 @@ class RunFolderError(UserError):
 
 
 def check_new_run(savedir: Path, xpid: str) -> None:
-    """Check before anything is written that a new run can have this folder.
+    """Check that a new run can use this folder, before anything is written.
 
     Raises:
         RunFolderError: `xpid` cannot name a folder, or the folder holds a run; one line.
@@ -72,7 +72,7 @@ def _check_name(xpid: str) -> None:
 
 
 def claim_xpid(env: str, core: str, savedir: Path, now: datetime.datetime | None = None) -> str:
-    """Make a folder `{env}-{core}-{YYYYmmdd-HHMMSS}` and return its name.
+    """Create a folder `{env}-{core}-{YYYYmmdd-HHMMSS}` and return its name.
 
     If the name is taken, `-2`, `-3`, ... is appended: runs that start in the same second get
     different folders.
@@ -110,21 +110,21 @@ def read_meta(path: Path) -> dict[str, Any]:
         folder = path.parent
         own = (folder / "meta.json").exists()
         name = f"its run folder, {folder}" if own else f"run folders, such as {folder}/*/"
-        raise RunFolderError(f"{path} is a file: name {name}") from error
+        raise RunFolderError(f"{path} is a file: give {name}") from error
     except OSError as error:
         raise RunFolderError(f"cannot read the run {describe_os_error(error)}") from error
     except ValueError as error:
         raise RunFolderError(f"{path / 'meta.json'} is damaged: {error}") from error
     if not isinstance(meta.get("args", {}), dict):
-        raise RunFolderError(f"{path / 'meta.json'} is damaged: its args are no options")
+        raise RunFolderError(f"{path / 'meta.json'} is damaged: its args are not options")
     return meta
 
 
 def resolved_run(path: Path) -> Path:
-    """Return the run folder, or the file in one, without links on the way to the folder.
+    """Return the run folder, or the file in it, with links on the path to the folder resolved.
 
-    Another run may move `latest` meanwhile. A relative path stays relative where it can, and one to
-    nothing as it is. Raises `UserError` for ~ without a home folder.
+    Another run may move `latest` in the meantime. A relative path stays relative if possible, and a
+    path to nothing stays unchanged. Raises `UserError` for ~ without a home folder.
     """
     path = expanded(path)
     if not path.exists():
@@ -135,15 +135,15 @@ def resolved_run(path: Path) -> Path:
 
 
 def runs_near(path: Path) -> str:
-    """Return a hint where there is no run at `path`: the nearest name, or else the newest run.
+    """Return a hint if there is no run at `path`: the closest name, or else the newest run.
 
-    Searches beside `path` and in the folder `runs`. If `path` is a folder of runs, or lies inside
-    a run, says so.
+    Searches beside `path` and in the folder `runs`. If `path` is a folder of runs, or is inside a
+    run, the hint says so.
     """
     if owner := next((one for one in path.parents if (one / "meta.json").exists()), None):
-        return f"it would lie in the run {owner}: name that run, or one of its checkpoints"
+        return f"it would be inside the run {owner}: give that run, or one of its checkpoints"
     if inside := sorted(_metas(path)):
-        several = f"{len(inside)} runs: name {path}/*/ for all, or" if inside[1:] else "a run: name"
+        several = f"{len(inside)} runs: give {path}/*/ for all, or" if inside[1:] else "a run: give"
         return f"it holds {several} {inside[0].parent}"
     folders = list(dict.fromkeys((path.parent, Path("runs"))))
     found = [meta.parent for folder in folders for meta in _metas(folder)]
@@ -153,7 +153,7 @@ def runs_near(path: Path) -> str:
         newest = max(found, key=lambda run: (run / "meta.json").stat().st_mtime)
         return f"the newest run is {newest}"
     places = ("this folder" if folder == Path() else str(folder) for folder in folders)
-    return f"there is no run in {' or '.join(places)} yet"
+    return f"there are no runs in {' or '.join(places)} yet"
 
 
 def _metas(folder: Path) -> list[Path]:
@@ -173,7 +173,7 @@ class RunFolder:
         meta: dict[str, Any],
         were_there: frozenset[str] = frozenset(),
     ) -> None:
-        self._were_there = were_there  # files of the user under names that a run uses, too
+        self._were_there = were_there  # the user's files under names that a run also uses
         self.path = path
         self.xpid = path.name
         self.meta = meta
@@ -192,7 +192,7 @@ class RunFolder:
         config: dict[str, Any],
         network: dict[str, Any] | None = None,
     ) -> "RunFolder":
-        """Make the folder of a new run.
+        """Create the folder of a new run.
 
         Args:
             savedir: folder of the run folders.
@@ -201,7 +201,7 @@ class RunFolder:
             network: facts from `network_facts`.
 
         Raises:
-            RunFolderError: not writable, in use, `xpid` no file name, or the folder holds a run.
+            RunFolderError: not writable, in use, already holding a run, or `xpid` is no file name.
         """
         _check_name(xpid)
         path = expanded(savedir) / xpid
@@ -215,20 +215,20 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path, config: Mapping[str, Any] | None = None) -> "RunFolder":
-        """Open the run at `path`, `latest` included, for resuming; recorded in `meta.json`.
+        """Open the run at `path` (`latest` included) to resume it; `meta.json` records this.
 
         Args:
             path: the run's folder.
-            config: the options that it goes on with; those that differ from the options that it
-                began with are recorded, too.
+            config: the options that it resumes with; those that differ from its original options
+                are recorded, too.
 
         Raises:
             RunFolderError: no run there, not writable, or another process is writing it.
         """
         path = expanded(path).resolve()
-        read_meta(path)  # what is wrong with it comes before the lock's errors
+        read_meta(path)  # report the run's own errors before those of the lock
         with _writing(path), _locked(path) as lock:
-            meta = read_meta(path)  # another process may have finished it meanwhile
+            meta = read_meta(path)  # another process may have finished it in the meantime
             again: dict[str, Any] = {"date": _now(), "command": command_line()}
             if changed := _changed(config or {}, meta.get("args")):
                 again["args"] = changed
@@ -241,7 +241,7 @@ class RunFolder:
         """Append a row to `logs.csv`: TorchBeast's columns and any others; None is left empty.
 
         Raises:
-            RunFolderError: the disk is full, ...; nothing of the row remains.
+            RunFolderError: the disk is full, ...; no part of the row remains.
         """
         with _writing(self.path / "logs.csv"):
             self._table.log(row)
@@ -261,7 +261,7 @@ class RunFolder:
             self.close()
 
     def discard(self, beside: Iterable[str] = ()) -> None:
-        """Release the folder and remove a new run that did not begin; a user's files in it stay.
+        """Release the folder and remove a new run that did not start; the user's files stay.
 
         Args:
             beside: names of further files of the run.
@@ -283,7 +283,7 @@ class RunFolder:
                 _point_latest_to(self.path.with_name(self._latest_before))
 
     def close(self) -> None:
-        """Release the folder without an end in `meta.json`, as if the process were killed."""
+        """Release the folder without recording an end, as if the process had been killed."""
         self._lock.release()
 
     def _write_meta(self) -> None:
@@ -309,7 +309,7 @@ def _new_meta(xpid: str, config: dict[str, Any], network: dict[str, Any] | None)
 
 
 def _changed(config: Mapping[str, Any], begun: object) -> dict[str, Any]:
-    """Return options that differ from those that a run began with."""
+    """Return the options that differ from those the run began with."""
     before = begun if isinstance(begun, dict) else {}
     written = json.loads(json.dumps(dict(config), default=str))
     return {name: value for name, value in written.items() if value != before.get(name)}
@@ -318,8 +318,8 @@ def _changed(config: Mapping[str, Any], begun: object) -> dict[str, Any]:
 def _check_no_run(path: Path) -> None:
     if any((path / name).exists() for name in _A_RUN_HAS):
         raise RunFolderError(
-            f"{path} already holds a run: go on with --resume {shlex.quote(str(path))}, or choose "
-            "another --xpid"
+            f"{path} already holds a run: continue it with --resume {shlex.quote(str(path))}, or "
+            "choose another --xpid"
         )
 
 
@@ -329,7 +329,7 @@ def _now() -> str:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[FolderLock]:
-    """Yield a lock on the run folder, which an error in the block releases."""
+    """Yield a lock on the run folder; an error in the block releases it."""
     try:
         lock = FolderLock(path)
     except BlockingIOError as error:
@@ -344,7 +344,7 @@ def _locked(path: Path) -> Iterator[FolderLock]:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Turn an `OSError` of the block, which writes `path`, into a `RunFolderError`."""
+    """Turn an `OSError` in the block, which writes `path`, into a `RunFolderError`."""
     try:
         yield
     except OSError as error:
@@ -357,7 +357,7 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def _latest(path: Path) -> str | None:
-    """Return the target of the link `latest` beside the run folder; None if it is no link."""
+    """Return the target of the link `latest` beside the run folder; None if it is not a link."""
     with suppress(OSError):
         return str(path.with_name("latest").readlink())
     return None

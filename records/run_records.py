@@ -1,4 +1,4 @@
-"""All that a run writes while it trains: its folder, log, checkpoints and TensorBoard's files."""
+"""Everything that a run writes in training: folder, log, checkpoints and TensorBoard files."""
 
 import sys
 from collections.abc import Mapping
@@ -22,9 +22,9 @@ class RunRecords:
     """The records of one run, which hold its folder until `finish`, `discard` or `close`.
 
     Args:
-        folder: the run's folder, new or opened again.
-        milestones: steps whose checkpoints are kept for good.
-        beside: names and contents of files that a new run needs beside its checkpoints.
+        folder: the run's folder, new or reopened.
+        milestones: steps whose checkpoints are kept forever.
+        beside: names and contents of files that a new run needs in addition to its checkpoints.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class RunRecords:
         self._scalars: Scalars | None = None
 
     def newest(self, device: torch.device | str = "cpu") -> FoundCheckpoint | None:
-        """Return the checkpoint to go on from; None if the run has none yet.
+        """Return the checkpoint to resume from; None if the run has none yet.
 
         Prints a warning for each newer checkpoint that is damaged. Repairs `best.pt` if the run was
-        killed before it was linked.
+        killed before linking it.
 
         Raises:
-            CheckpointError: there are checkpoints, but none that loads; or the repair failed.
+            CheckpointError: there are checkpoints, but none can be loaded; or the repair failed.
         """
         try:
             found = self.checkpoints.latest(device)
@@ -59,12 +59,12 @@ class RunRecords:
         return found
 
     def begin(self, step: int, first: dict[str, Any] | None) -> None:
-        """Remove what was logged beyond `step`, and write a new run's first files.
+        """Remove log rows beyond `step`, and write a new run's first files.
 
         Args:
-            step: the step that training begins at.
-            first: the payload of a new run's first checkpoint; None for a run that goes on from
-                one, or that keeps none.
+            step: the step at which training begins.
+            first: the payload of a new run's first checkpoint; None for a run that resumes from a
+                checkpoint, or that saves none.
 
         Raises:
             RunFolderError: the log could not be written; a new run's folder is removed.
@@ -95,7 +95,7 @@ class RunRecords:
         self._folder.finish(successful)
 
     def discard(self) -> None:
-        """Release the folder, and remove a new run that did not begin."""
+        """Release the folder, and remove a new run that did not start."""
         self._close_scalars()
         self._folder.discard(self._beside)
 

@@ -1,4 +1,4 @@
-"""TensorBoard's files of a run: every finite number of a row, under grouped names."""
+"""A run's TensorBoard files: every finite number of each row, under grouped names."""
 
 import math
 import os
@@ -12,7 +12,7 @@ from typing import Any
 
 from fastweights.host import STAGES
 
-# Grouped names in TensorBoard; a number of any other column appears as `other/<column>`.
+# Grouped names in TensorBoard; numbers in any other column appear as `other/<column>`.
 TAGS = {
     "mean_episode_return": "returns/full_game_tick",
     "mean_life_return": "returns/life_tick",
@@ -57,24 +57,24 @@ _FLUSH_INTERVAL = 10.0  # seconds
 
 
 class Scalars:
-    """Event files in `folder`, written by the caller's own thread.
+    """Event files in `folder`, written by the caller's thread.
 
-    If writing fails, the scalars end with a warning and the run goes on: `logs.csv` has the same
+    If writing fails, the scalars end with a warning and the run continues: `logs.csv` has the same
     numbers.
 
-    Records and events are TensorBoard's. Its `EventFileWriter`, and torch's `SummaryWriter` around
-    it, are not used. Their thread prints a traceback if the disk is full. It waits by the wall
-    clock, so it hangs for an hour if the clock is set back by an hour. File names depend on that
-    clock, too, so TensorBoard would read a resumed run's file first after such a change.
+    Records and events are TensorBoard's, but its `EventFileWriter`, and torch's `SummaryWriter`
+    around it, are not used. Their thread prints a traceback if the disk is full. It waits by the
+    wall clock, so it hangs for an hour if the clock is set back by an hour. File names depend on
+    that clock, too, so after such a change TensorBoard would read a resumed run's file first.
 
     Args:
-        folder: made if it is missing.
-        resumed_at: the step of the checkpoint that a run resumes from; TensorBoard hides what was
+        folder: created if missing.
+        resumed_at: the step of the checkpoint that a run resumes from; TensorBoard hides scalars
             logged beyond it.
     """
 
     def __init__(self, folder: Path, resumed_at: int | None = None) -> None:
-        # Slow to import.
+        # Imported here because the import is slow.
         from tensorboard.compat.proto import event_pb2, summary_pb2
         from tensorboard.summary.writer.record_writer import RecordWriter
 
@@ -86,7 +86,7 @@ class Scalars:
             self._records = RecordWriter(_new_event_file(folder).open("xb"))
             self._write(file_version="brain.Event:2")
             if resumed_at is not None:
-                # Steps up to and including the checkpoint's were logged before it was saved.
+                # Steps up to and including the checkpoint's were logged before the checkpoint.
                 begun = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
                 self._write(step=resumed_at + 1, session_log=begun)
             self._records.flush()
@@ -129,7 +129,7 @@ class Scalars:
 
 
 def _new_event_file(folder: Path) -> Path:
-    """Return a new file whose name sorts after the others, whatever the clock says.
+    """Return a new file whose name sorts after all others, whatever the clock says.
 
     TensorBoard reads a folder's files in the order of their names.
     """

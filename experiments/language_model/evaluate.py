@@ -189,5 +189,5 @@ def _keep(
         path.parent.mkdir(exist_ok=True)
         write_json(path, facts | content)
     except OSError as error:
-        raise UserError(f"cannot keep {path} ({error.strerror}): free the disk") from error
+        raise UserError(f"cannot keep {path} ({error.strerror}): free disk space") from error
     return path

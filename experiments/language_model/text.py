@@ -74,14 +74,14 @@ def check_fits(text: Corpus, vocabulary: Vocabulary, folder: Path) -> None:
         raise UserError(
             f"--data {text.place} has another vocabulary ({text.vocabulary.size:,} "
             f"{text.vocabulary.kind}) than the model in {folder} ({vocabulary.size:,} "
-            f"{vocabulary.kind}): name the text that it was trained on"
+            f"{vocabulary.kind}): give the text that it was trained on"
         )
 
 
 def _source(options: LanguageOptions) -> Source:
     if options.data is None:
         raise UserError(
-            "there is no text: name one with --data (a folder, file or archive; "
+            "there is no text: give one with --data (a folder, file or archive; "
             f"docs/language_models.md lists the forms), or --preset small, which needs none; "
             f"{GETTING_IT}"
         )

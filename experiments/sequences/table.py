@@ -239,7 +239,7 @@ def _wanted(everything: list[Figure], asked: SequenceTableOptions) -> list[Figur
         choose_device(options.device)
     if options.data and len({default_folder(one.options) for one in wanted}) > 1:
         raise UserError(
-            f"--data holds the sequences of one setting: name one of {', '.join(sorted(known))} "
+            f"--data holds the sequences of one setting: choose one of {', '.join(sorted(known))} "
             "by --settings, or leave --data out"
         )
     return wanted

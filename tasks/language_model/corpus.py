@@ -69,7 +69,7 @@ class CutOptions:
             codecs.lookup(self.encoding)
         except (LookupError, ValueError) as error:
             raise ValueError(
-                f"--encoding {self.encoding!r} is unknown: name one of Python's, such as utf-8, "
+                f"--encoding {self.encoding!r} is unknown: choose one of Python's, such as utf-8, "
                 "latin-1 or utf-16"
             ) from error
         if self.min_count is not None and self.min_count < 1:
@@ -142,11 +142,11 @@ def open_corpus(
                 lock.release()
         except OSError as error:
             raise UserError(
-                f"cannot keep token numbers in {kept} ({describe_os_error(error)}): free the disk, "
+                f"cannot keep token numbers in {kept} ({describe_os_error(error)}): free space, "
                 "or name another --cache"
             ) from error
     if found is None:
-        raise UserError(f"{kept} loses files written to it: name another --cache")
+        raise UserError(f"{kept} loses files written to it: give another --cache")
     vocabulary, splits = found
     return Corpus(
         place=source.place,

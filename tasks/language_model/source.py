@@ -159,7 +159,7 @@ def _in_folder(path: Path, held_out: float) -> Source:
     found = {folder: source for folder in inner if (source := _splits_in(folder))}
     if len(found) > 1:
         names = ", ".join(str(folder) for folder in found)
-        raise UserError(f"--data {path} has several data sets: name one of {names}")
+        raise UserError(f"--data {path} has several data sets: choose one of {names}")
     if found:
         return next(iter(found.values()))
     archives = [file for file in sorted(path.iterdir()) if file.is_file() and _is_archive(file)]
@@ -234,7 +234,7 @@ def _all_lines(parts: Sequence[Part]) -> Lines:
 
 def _cut_file(path: Path, held_out: float) -> Source:
     if path.suffix in (".parquet", ".arrow"):
-        raise UserError(f"--data {path} is one table: name the folder that has all splits")
+        raise UserError(f"--data {path} is one table: give the folder that has all splits")
     return cut(str(path), "one file", [of_file(path)], held_out)
 
 

@@ -42,7 +42,7 @@ ABOVE = "must be above 0 and finite, not"
         (kernels, "--threads -1", f"--threads {ABOVE} -1"),
         (kernels, "--compile-steps 0", f"--compile-steps {ABOVE} 0"),
         (kernels, "--gigahertz nan", f"--gigahertz {ABOVE} nan"),
-        (kernels, "--json .", ". is a folder: name a file"),
+        (kernels, "--json .", ". is a folder: give a file"),
         (kernels, "--json nowhere/kernels.json", "there is no folder nowhere"),
         pytest.param(
             *(kernels, "--device cuda", "torch sees no CUDA device"),

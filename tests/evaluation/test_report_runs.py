@@ -61,7 +61,7 @@ def test_of_several_folders_those_without_a_run_are_left_out(runs, tmp_path, cap
     said = error_of(report.main, [tmp_path / "report"], capsys)
     assert "report holds no run (no meta.json)" in said
     said = error_of(report.main, [runs / "rdn-1" / "logs.csv"], capsys)
-    assert f"logs.csv is a file: name its run folder, {runs / 'rdn-1'}" in said
+    assert f"logs.csv is a file: give its run folder, {runs / 'rdn-1'}" in said
     said = error_of(report.main, [runs / "rdn-1", tmp_path / "nowhere"], capsys)
     assert "nowhere holds no run" in said
 

@@ -328,7 +328,7 @@ def test_bad_input_of_language_models_is_one_line(text, tmp_path, capsys):
         (tmp_path / folder / "meta.json").write_text(f'{{"args": {{"task_name": "{task}"}}}}')
     run, sliding = tmp_path / "a", ("--protocol", "sliding")
     for words, wanted in (
-        ((), "there is no text: name one with --data .*load_dataset"),
+        ((), "there is no text: give one with --data .*load_dataset"),
         (("--data", tmp_path / "no"), "there is no such file or folder"),
         (("--data", text, "--columns", "300"), "--columns 300 is too many for"),
         (("--data", text, "--core", "rdm"), "unknown core 'rdm'"),
@@ -350,8 +350,8 @@ def test_bad_input_of_language_models_is_one_line(text, tmp_path, capsys):
         (("evaluate", run, "--protocol", "full-context", "--stride", "2"), "--stride has no ef"),
         (("evaluate", run, "--data", tmp_path / "no"), "there is no such file or folder"),
         (("generate", run, "--top-p", "2"), r"--top-p must lie in \(0, 1\]"),
-        (("export", run, text / "wiki.test.tokens"), "is a file: name a folder"),
-        (("export", run, text), "has other files in it: name a new folder"),
+        (("export", run, text / "wiki.test.tokens"), "is a file: give a folder"),
+        (("export", run, text), "has other files in it: give a new folder"),
     ):
         assert re.search(wanted, error_of(words, capsys)), words
 

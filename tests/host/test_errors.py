@@ -70,7 +70,7 @@ def test_too_little_memory_is_one_line(allocate, size, capsys):
     with pytest.raises(SystemExit, match="2"):
         one_line_errors(allocate)()
     said = capsys.readouterr().err
-    assert said.startswith(f"error: there is no memory for {size} more: choose a smaller core")
+    assert said.startswith(f"error: out of memory ({size} more needed): choose a smaller core")
     assert said.count("\n") == 1
 
 

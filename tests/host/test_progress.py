@@ -208,7 +208,7 @@ def test_a_last_update_beyond_the_total_is_reported():
     with ProgressDisplay(2000, stream=stream, clock=Clock()) as display:
         display.update(2112, {})
     (line,) = stream.getvalue().splitlines()
-    assert line == "100 % · 2,112 agent steps (2,000 were asked for)"
+    assert line == "100 % · 2,112 agent steps (2,000 requested)"
 
 
 @pytest.mark.parametrize(("lives", "shown"), [(3, False), (7, True)])

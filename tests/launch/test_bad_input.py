@@ -86,8 +86,14 @@ def test_help_is_help(capsys):
     ("arguments", "says"),
     [
         (["--env", "Qbret"], "did you mean Qbert"),
-        (["--env", "no_such_module:Game-v0"], "on PYTHONPATH and in the current folder"),
-        (["--env", "..:x"], "the module of '..:x' begins with a dot: give my_module:MyGame-v0"),
+        (
+            ["--env", "no_such_module:Game-v0"],
+            "installed packages, PYTHONPATH and the current folder",
+        ),
+        (
+            ["--env", "..:x"],
+            "the module of '..:x' begins with a dot: use the form my_module:MyGame-v0",
+        ),
         (["--env", "Pendulum-v1"], "whose actions are continuous: supported are Discrete"),
         (["--env", "Pong", "--env-options", "flicker=1.5"], "flicker must be from 0 to 1"),
         (["--env", "Catch", "--env-options", "flicker=0.5"], "Catch does not take the options"),
@@ -205,7 +211,7 @@ def test_a_file_in_the_place_of_the_folder_of_runs(name, below, tmp_path, capsys
 def test_where_there_is_no_run_none_is_named(command, arguments, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     line = error_of(command.main, arguments, capsys)
-    assert "there is no run in this folder or runs yet" in line and "latest" not in line
+    assert "there are no runs in this folder or runs yet" in line and "latest" not in line
 
 
 def test_where_there_are_runs_the_nearest_or_the_newest_is_named(trained, monkeypatch, capsys):
@@ -215,17 +221,17 @@ def test_where_there_are_runs_the_nearest_or_the_newest_is_named(trained, monkey
     assert f"the newest run is {runs}/a" in line
     assert f"did you mean {runs}/a?" in error_of(evaluate.main, [f"{runs}/A"], capsys)
     inside = error_of(evaluate.main, [f"{runs}/a/modle.tar"], capsys)
-    assert f"it would lie in the run {runs}/a: name that run" in inside
+    assert f"it would be inside the run {runs}/a: give that run" in inside
 
 
 def test_a_folder_of_runs_is_no_run(trained, capsys):
     runs = trained.parent
     for main, words in ((evaluate.main, [runs]), (atari.main, ["--resume", runs])):
         line = error_of(main, words, capsys)
-        assert f"it holds a run: name {trained}" in line
+        assert f"it holds a run: give {trained}" in line
     (runs / "table.md").write_text("")
     line = error_of(report.main, [trained, runs / "table.md"], capsys)
-    assert f"table.md is a file: name run folders, such as {runs}/*/" in line
+    assert f"table.md is a file: give run folders, such as {runs}/*/" in line
     (runs / "table.md").unlink()
 
 
@@ -268,7 +274,7 @@ def test_games_that_cannot_be_kept_are_shown_before_the_error(trained, tmp_path,
 def test_an_export_goes_into_a_folder(trained, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     line = error_of(evaluate.main, [trained, "--export", tmp_path / "file"], capsys)
-    assert "is a file: name a folder" in line
+    assert "is a file: give a folder" in line
 
 
 def test_a_finished_run_is_not_resumed(trained, capsys):

@@ -207,9 +207,9 @@ def test_a_language_model(another_process, capsys):
 @pytest.mark.parametrize(
     ("core", "says"),
     [
-        ("no_such_memory:fading", "No module named 'no_such_memory'; it is looked for among inst"),
-        (".users_memory:fading", "begins with a dot: give my_module:name"),
-        (":fading", "the module of ':fading' has no name: give my_module:name"),
+        ("no_such_memory:fading", "No module named 'no_such_memory'; installed packages, PYTH"),
+        (".users_memory:fading", "begins with a dot: use the form my_module:name"),
+        (":fading", "the module of ':fading' has no name: use the form my_module:name"),
         ("users_memory:fadin", "is not there: it must be a CoreKind, as built by `alone` and"),
         ("users_memory:fadin", "has fading, slow; did you mean fading?"),
         ("users_memory:Fading", "is the class Fading: it must be a CoreKind"),

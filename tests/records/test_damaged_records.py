@@ -27,7 +27,7 @@ def test_an_xpid_has_no_control_characters_and_no_folders(tmp_path, xpid):
 
 def test_a_log_that_is_no_table_is_a_line(tmp_path):
     (tmp_path / "logs.csv").write_bytes(b"# \0\n\0\n")
-    with pytest.raises(UserError, match="not a table"):
+    with pytest.raises(UserError, match="not a log table"):
         read_logs(tmp_path)
 
 
@@ -42,7 +42,7 @@ def test_odd_cells_of_a_log_are_text_or_left_out(tmp_path):
 
 def test_a_log_without_steps_is_not_rewound(tmp_path):
     (tmp_path / "logs.csv").write_text("# _tick,x\n0,1\n")
-    with pytest.raises(UserError, match="no column of steps"):
+    with pytest.raises(UserError, match="no column `step`"):
         LogTable(tmp_path).rewind(3)
 
 

@@ -132,7 +132,7 @@ def test_what_is_no_table_says_so(tmp_path):
     with pytest.raises(UserError, match="no logs at"):
         read_logs(tmp_path)
     (tmp_path / "logs.csv").write_text("hello\n")
-    with pytest.raises(UserError, match="not a table of logs"):
+    with pytest.raises(UserError, match="not a log table"):
         read_logs(tmp_path)
 
 

@@ -160,11 +160,11 @@ def test_a_model_of_another_program_is_not_overwritten(trained, tmp_path):
     theirs = {"model.safetensors": b"weights", "config.json": b'{"architectures": ["Bert"]}'}
     for name, content in theirs.items():
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValueError, match="has other files in it: name a new folder"):
+    with pytest.raises(ValueError, match="contains other files: give a new folder"):
         AGENT_EXPORT.check_folder(tmp_path)
     AGENT_EXPORT.write(open_agent(trained).payload, tmp_path / "own", "")
     AGENT_EXPORT.check_folder(tmp_path / "own")
-    with pytest.raises(ValueError, match="has other files"):
+    with pytest.raises(ValueError, match="contains other files"):
         LANGUAGE_MODEL_EXPORT.check_folder(tmp_path / "own")
 
 
@@ -189,7 +189,7 @@ def test_the_card_says_how_long_games_lasted_and_what_was_cut(trained):
     payload = open_agent(trained).payload
     card = model_card(payload, [replace(played, max_frames=500, episodes=cut)])
     assert "| sampled | 500 frames | 2 x 3 |" in card
-    assert "- full-game, sampled: 2 of 6 games reached the limit of 500 frames; each" in card
+    assert "- full-game, sampled: 2 of 6 games reached the limit of 500 frames; their" in card
     assert "\n\n## Use" in card and "\n\n\n" not in card
     assert "| sampled | any | 2 x 3 |" in model_card(payload, [replace(played, max_frames=None)])
 

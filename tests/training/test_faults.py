@@ -60,9 +60,7 @@ def test_a_disk_that_is_full_from_the_start_is_one_line_before_anything_is_learn
         (line,) = happened.errors(name)
         assert line.startswith("error: cannot write checkpoint ")
         assert "step_000000000000.pt: File too large; the run has no other checkpoint; " in line
-        assert line.endswith(
-            "raise the limit on the size of files (ulimit -f), or write to another disk"
-        )
+        assert line.endswith("raise the file-size limit (ulimit -f), or write to another disk")
         assert not (happened.folder / f"{name}.out").read_text()
 
 
@@ -74,7 +72,7 @@ def test_a_full_disk_costs_a_warning_for_a_checkpoint_and_the_exit_code_for_the_
     assert all(line.startswith("warning: cannot write checkpoint") for line in said[:-1])
     assert said[-1].startswith("error: cannot write checkpoint") and "File too large" in said[-1]
     assert (
-        f"; the checkpoint of step {case['left'][-1]:,} is intact, and --resume takes it; "
+        f"; the checkpoint of step {case['left'][-1]:,} is intact, and --resume will use it; "
         in (said[-1])
     )
     assert case["left"][-1] > still_kept[-1], (
@@ -86,7 +84,7 @@ def test_a_truncated_newest_checkpoint_is_passed_over_and_said_so(happened):
     case, (warning,) = happened.cases["full"], happened.errors("full-again")
     before, damaged = (f"step_{step:012d}.pt" for step in case["left"][-2:])
     assert damaged in warning and "truncated" in warning
-    assert "going on from" in warning and warning.endswith(before)
+    assert "continuing from" in warning and warning.endswith(before)
     assert case["resumed"] == STOPPED
     happened.assert_no_step_is_missing_or_twice("full")
     assert CheckpointFolder(happened.folder / "full").latest().warnings == ()
@@ -160,6 +158,6 @@ def test_only_a_checkpoint_that_cannot_be_written_is_forgiven(capsys):
         raise RuntimeError("a bug")
 
     save_or_warn(refuse)
-    assert capsys.readouterr().err == "warning: cannot write x; training goes on\n"
+    assert capsys.readouterr().err == "warning: cannot write x; training continues\n"
     with pytest.raises(RuntimeError):
         save_or_warn(fail)

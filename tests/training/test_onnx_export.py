@@ -158,10 +158,10 @@ def test_paths_of_a_state_are_unique():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--format", "safetensors", "--out", "FILE"), "is a file: name a folder"),
+        (("--format", "safetensors", "--out", "FILE"), "is a file: give a folder"),
         (
             ("--format", "safetensors", "--out", "FOLDER"),
-            "has other files in it: name a new folder",
+            "has other files in it: give a new folder",
         ),
         (("--out", "FILE"), "must end in .onnx (without --format safetensors)"),
         (("--out", "agent.pt"), "--out agent.pt must end in .onnx"),

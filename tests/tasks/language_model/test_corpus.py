@@ -248,7 +248,7 @@ BAD = {
     "a split": (_lacking, "has no split test, only train, valid"),
     "empty": (_empty, r"valid\.txt is empty: fetch it again"),
     "cut off": (_cut_off, "is damaged|cannot read"),
-    "two": (_twice, "several data sets: name one of .*wikitext-103, .*wikitext-2"),
+    "two": (_twice, "several data sets: choose one of .*wikitext-103, .*wikitext-2"),
     "no text": (_no_text, "has no text in it; expected are wiki"),
 }
 
