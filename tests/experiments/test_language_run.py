@@ -351,7 +351,7 @@ def test_bad_input_of_language_models_is_one_line(text, tmp_path, capsys):
         (("evaluate", run, "--data", tmp_path / "no"), "there is no such file or folder"),
         (("generate", run, "--top-p", "2"), r"--top-p must lie in \(0, 1\]"),
         (("export", run, text / "wiki.test.tokens"), "is a file: give a folder"),
-        (("export", run, text), "has other files in it: give a new folder"),
+        (("export", run, text), "contains other files: give a new folder"),
     ):
         assert re.search(wanted, error_of(words, capsys)), words
 

@@ -161,7 +161,7 @@ def test_paths_of_a_state_are_unique():
         (("--format", "safetensors", "--out", "FILE"), "is a file: give a folder"),
         (
             ("--format", "safetensors", "--out", "FOLDER"),
-            "has other files in it: give a new folder",
+            "contains other files: give a new folder",
         ),
         (("--out", "FILE"), "must end in .onnx (without --format safetensors)"),
         (("--out", "agent.pt"), "--out agent.pt must end in .onnx"),
