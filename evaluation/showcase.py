@@ -84,8 +84,7 @@ def _curve(run: Path, options: RunOptions, before: Evaluation | None) -> dict[st
         {"before training, test games": before.summary()[f"{unit.tested}_mean"]} if before else {}
     )
     title = f"{options.core} on {options.env}, seed {options.seed}"
-    rules = trained_rules(options).resolved(options.env)
-    frames_per_step = rules.frame_skip if rules else 1
+    frames_per_step = trained_rules(options).frames_per_step(options.env)
     save_figure(
         draw_learning_curve(logs, unit, options.num_envs, title, frames_per_step, untrained), path
     )

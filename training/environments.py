@@ -22,6 +22,11 @@ class Rules(NamedTuple):
             return None
         return protocol_named(self.protocol).override(self.options)
 
+    def frames_per_step(self, env: str) -> int:
+        """Return the emulator frames per agent step; 1 if `env` is not an Atari game."""
+        protocol = self.resolved(env)
+        return protocol.frame_skip if protocol else 1
+
     def complete(self, env: str) -> "Rules":
         """Return these rules with all fields of the protocol if `env` is an Atari game."""
         resolved = self.resolved(env)

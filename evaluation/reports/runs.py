@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from fastweights.cores import CORES
-from fastweights.envs import Name, protocol_named, resolve, shows_last_action
+from fastweights.envs import Name, resolve, shows_last_action
 from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
 from fastweights.host import UserError, expanded, one_line, typed_command, typed_values
 from fastweights.records import read_logs, read_meta
-from fastweights.training import CHANGEABLE_ON_RESUME, RunOptions
+from fastweights.training import CHANGEABLE_ON_RESUME, RunOptions, trained_rules
 
 _IDENTIFY = ("env", "protocol", "core", "seed")
 _NOT_COMPUTED = ("seed", *(name for name in CHANGEABLE_ON_RESUME if name != "precision"))
@@ -264,11 +264,12 @@ def _rank(core: str) -> int:
 
 
 def _frames_per_step(options: dict[str, Any]) -> int:
-    known = _known(options["env"])
+    env, pairs = options["env"], tuple(options.get("env_options", ()))
+    known = _known(env)
     if known is None or known.rom is None:
         return 1
-    changes = RunOptions(env_options=tuple(options.get("env_options", ()))).environment_options()
-    return protocol_named(options["protocol"]).override(changes).frame_skip
+    played = RunOptions(env=env, protocol=options["protocol"], env_options=pairs)
+    return trained_rules(played).frames_per_step(env)
 
 
 def _known(env: str) -> Name | None:

@@ -1,10 +1,9 @@
 """Evaluations of a trained model, stored beside it: windows, full context, loss by position."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -12,17 +11,9 @@ from fastweights.evaluation import save_figure
 from fastweights.experiments.language_model.measuring import EvaluationProtocol, shown_progress
 from fastweights.experiments.language_model.pictures import position_figure
 from fastweights.experiments.language_model.saved import SavedModel
-from fastweights.experiments.language_model.setting import within
+from fastweights.experiments.language_model.setting import Precision
 from fastweights.experiments.language_model.text import check_fits, text_of
-from fastweights.host import (
-    COUNT,
-    UserError,
-    check_ranges,
-    choose_precision,
-    flag,
-    user_input,
-    write_json,
-)
+from fastweights.host import COUNT, UserError, check_ranges, flag, user_input, write_json
 from fastweights.tasks.language_model import (
     Corpus,
     length_buckets,
@@ -123,7 +114,8 @@ def evaluate_model(saved: SavedModel, asked: LanguageEvaluation) -> int:
     with user_input():
         asked.check_text(text, window)
         asked.check_used(protocols)
-        precision = _Precision.of(saved)
+        device = saved.model.softmax.weight.device
+        precision = Precision.chosen(options.precision, device)
     if window > options.trainer.span and saved.model.config.positions != "none":
         print(f"note: the model was trained on positions up to {options.trainer.span} only")
     for protocol in protocols:
@@ -141,21 +133,8 @@ def evaluate_model(saved: SavedModel, asked: LanguageEvaluation) -> int:
     return 0
 
 
-class _Precision(NamedTuple):
-    """The precision of a saved model's computations."""
-
-    name: str
-    context: Callable[[], AbstractContextManager[object]]
-
-    @classmethod
-    def of(cls, saved: SavedModel) -> "_Precision":
-        device = saved.model.softmax.weight.device
-        name = choose_precision(saved.options.precision, device)
-        return cls(name, within(name, device))
-
-
 def _by_position(
-    saved: SavedModel, text: Corpus, span: int, asked: LanguageEvaluation, precision: _Precision
+    saved: SavedModel, text: Corpus, span: int, asked: LanguageEvaluation, precision: Precision
 ) -> None:
     curves = {}
     for split in asked.splits:

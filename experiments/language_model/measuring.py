@@ -84,7 +84,7 @@ def quickly(model: LanguageModel, setting: Setting) -> dict[str, float]:
     """Return a quick measure of the validation split, by parallel windows or columns."""
     part, whole = setting.text.splits["valid"], protocol_of(setting.options)
     columns = min(HELD_OUT_COLUMNS, len(part.ids) - 1)
-    with setting.precision():
+    with setting.precision.context():
         found = replace(whole, stride=whole.window, columns=columns).measure(model, part)
     measures = {name: getattr(found, name) for name in ("loss", "perplexity", "bits_per_byte")}
     return {f"valid_{name}": value for name, value in measures.items() if value is not None}
@@ -94,10 +94,10 @@ def both_splits(model: LanguageModel, setting: Setting) -> dict[str, Any]:
     """Return the measures of validation and test split, with a display of progress."""
     protocol, parts = protocol_of(setting.options), setting.text.splits
     total = sum(len(parts[split].ids) - 1 for split in SPLITS)
-    with shown_progress(total) as tick, setting.precision():
+    with shown_progress(total) as tick, setting.precision.context():
         found = {split: protocol.measure(model, parts[split], tick)._asdict() for split in SPLITS}
     how = {"evaluation": str(protocol), "unit": setting.text.vocabulary.kind}
-    return found | how | {"precision": setting.precision_name}
+    return found | how | {"precision": setting.precision.name}
 
 
 def sample(model: LanguageModel, setting: Setting, update: int, path: Path) -> str:
@@ -107,7 +107,7 @@ def sample(model: LanguageModel, setting: Setting, update: int, path: Path) -> s
     """
     options, vocabulary = setting.options, setting.text.vocabulary
     generator = torch.Generator().manual_seed(options.seed + update)
-    with setting.precision():
+    with setting.precision.context():
         tokens = generate(model, vocabulary.prompt("\n"), Sampling(), generator)
         text = vocabulary.text(islice(tokens, options.sample_length))
     earlier = _before(update, path.read_text(encoding="utf-8")) if path.exists() else ""

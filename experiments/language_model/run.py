@@ -78,7 +78,7 @@ def run_language_model(options: LanguageOptions, resume: Path | None = None) -> 
             check_kernels(model.core, options.kernels, setting.device)
         stages = Stages("learner")
         together = Together(share, replicas.rank, replicas.sum)
-        settings = options.trainer, options.seed, together, setting.precision, stages
+        settings = options.trainer, options.seed, together, setting.precision.context, stages
         trainer = LanguageTrainer(model, ids, *settings)
         records = _open(setting, trainer, resume)
         _restore(setting, trainer, records, resume)

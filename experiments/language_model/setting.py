@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import torch
 
@@ -14,6 +15,19 @@ from fastweights.tasks.language_model import Corpus
 from fastweights.training import Replicas
 
 
+class Precision(NamedTuple):
+    """The precision of a model's computations, and their context."""
+
+    name: str
+    context: Callable[[], AbstractContextManager[object]]
+
+    @classmethod
+    def chosen(cls, asked: str, device: torch.device) -> "Precision":
+        """Resolve `asked` for the device; raise a one-line `ValueError` if it is not available."""
+        name = choose_precision(asked, device)
+        return cls(name, within(name, device))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """Device, precision, learners and text of a run."""
@@ -21,8 +35,7 @@ class Setting:
     options: LanguageOptions
     text: Corpus
     device: torch.device
-    precision: Callable[[], AbstractContextManager[object]]  # for the model's computations
-    precision_name: str
+    precision: Precision
     replicas: Replicas
 
 
@@ -35,15 +48,14 @@ def setting_of(options: LanguageOptions, replicas: Replicas, text: Corpus) -> Se
     use_threads(options.num_threads, replicas.local_count)
     compute_exactly()
     device = replicas.device(choose_device(options.device), "--device")
-    precision = choose_precision(options.precision, device)
+    precision = Precision.chosen(options.precision, device)
     if options.kernels != "auto":
         use_backend(options.kernels)
     return Setting(
         options=options,
         text=text,
         device=device,
-        precision=within(precision, device),
-        precision_name=precision,
+        precision=precision,
         replicas=replicas,
     )
 

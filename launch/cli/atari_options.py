@@ -57,7 +57,7 @@ class CommandLine:
 
     preset: str = "paper"
     """Recipe that takes days (paper, published, plain), an hour (afternoon) or minutes (quick; maze
-    and vectors for memory games); see docs/runs.md."""
+    and vectors for small games); see docs/runs.md."""
     resume: Path | None = None
     """Run folder to resume; its options are kept."""
     list_cores: bool = False
