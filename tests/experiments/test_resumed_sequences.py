@@ -78,7 +78,7 @@ def test_a_run_on_other_files_is_refused(change, stopped, capsys):
     files = stopped.parent / "files"
     draw(files, **change)
     said = error_of(list_ops.main, resume(stopped), capsys)
-    assert f"--files {files} has other sequences than those that {stopped} began with" in said
+    assert f"the sequences in --files {files} differ from those that {stopped} began with" in said
     assert load_checkpoint(stopped / "model.tar")["step"] == 1
 
 
@@ -105,7 +105,7 @@ def test_a_table_refuses_to_resume_a_run_on_other_sequences(tmp_path, monkeypatc
     save_checkpoint(payload, drawn)
     assert make_sequence_table("list_ops", 2, "tiny", asked, {"data": tmp_path / "drawn"}) == 2
     said = capsys.readouterr().err
-    assert f"{drawn} has other sequences than those that" in said
+    assert f"{drawn} differ from those that" in said
 
 
 def test_a_digest_is_of_every_token_target_and_length():
