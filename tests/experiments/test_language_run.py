@@ -329,7 +329,7 @@ def test_bad_input_of_language_models_is_one_line(text, tmp_path, capsys):
     run, sliding = tmp_path / "a", ("--protocol", "sliding")
     for words, wanted in (
         ((), "there is no text: give one with --data .*load_dataset"),
-        (("--data", tmp_path / "no"), "there is no such file or folder"),
+        (("--data", tmp_path / "no"), "no such file or folder"),
         (("--data", text, "--columns", "300"), "--columns 300 is too many for"),
         (("--data", text, "--core", "rdm"), "unknown core 'rdm'"),
         (("--data", text, "--preset", "tiny"), "unknown preset 'tiny'; known: paper, small"),
@@ -346,9 +346,9 @@ def test_bad_input_of_language_models_is_one_line(text, tmp_path, capsys):
         (("evaluate", run, "--context", "0"), "--context must be at least 1"),
         (("evaluate", run, "--by-position"), "--context 2,048 is more than the"),
         (("evaluate", run, "--context", "9"), "--context has no effect here: it needs --by-p"),
-        (("evaluate", run, *sliding, "--columns", "2"), "with --protocol full-context or both"),
+        (("evaluate", run, *sliding, "--columns", "2"), "needs --protocol full-context or both"),
         (("evaluate", run, "--protocol", "full-context", "--stride", "2"), "--stride has no ef"),
-        (("evaluate", run, "--data", tmp_path / "no"), "there is no such file or folder"),
+        (("evaluate", run, "--data", tmp_path / "no"), "no such file or folder"),
         (("generate", run, "--top-p", "2"), r"--top-p must lie in \(0, 1\]"),
         (("export", run, text / "wiki.test.tokens"), "is a file: give a folder"),
         (("export", run, text), "contains other files: give a new folder"),
