@@ -86,7 +86,7 @@ def test_an_older_run_on_too_few_sequences_ends_at_once(stopped, capsys):
     without_digests(stopped)
     draw(stopped.parent / "files", train=8)
     said = error_of(list_ops.main, resume(stopped), capsys)
-    assert "training stopped after 1 batches of an epoch, which has 1 now: put the run's" in said
+    assert "stopped after 1 batches of an epoch, which now has only 1: restore the run's" in said
 
 
 def test_a_table_refuses_to_resume_a_run_on_other_sequences(tmp_path, monkeypatch, capsys):
