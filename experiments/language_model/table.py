@@ -62,6 +62,7 @@ def make_language_table(
         wanted = _wanted(figures(table), asked)
         options = [_options(figure, preset_name, asked, changes) for figure in wanted]
     text = text_of(options[0])  # errors in the text appear before hours of training
+    # Seeds are the outer loop: an early stop leaves complete tables of fewer seeds.
     cells = [
         Cell({**_labels(figure), "seed": seed}, _run(own, figure, seed, folder))
         for seed in asked.seeds
