@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     check_run_options(options)
     if not (options.before / "launch" / "atari.py").exists():
-        raise UserError(f"--before {options.before}: this folder has no launch/atari.py")
+        raise UserError(f"--before {options.before}: the folder has no launch/atari.py")
     described = describe()
     rows = measure(options)
     show(rows, described)

@@ -137,7 +137,7 @@ def parser() -> argparse.ArgumentParser:
         "--env", default="Qbert", help="game of the LSTM's whole agent (default Qbert)"
     )
     add_options(
-        parser, "measurements of each core", "for the cores, without the LSTM's whole agent", 60.0
+        parser, "measurements of each core", "for the cores, excluding the LSTM's whole agent", 60.0
     )
     return parser
 

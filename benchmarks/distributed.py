@@ -114,7 +114,7 @@ def main(arguments: list[str] | None = None) -> None:
     every = parts(options)
     asked = options.parts or list(every)
     if unknown := sorted(set(asked) - set(every)):
-        raise UserError(f"there is no part {unknown[0]}; the parts are {', '.join(every)}")
+        raise UserError(f"unknown part {unknown[0]}; the parts are {', '.join(every)}")
     for name in asked:
         every[name].check()
     content: dict[str, Any] = {"machine": describe()}

@@ -10,7 +10,7 @@ from fastweights.host import write_json as replace_json
 def check_folder(path: Path | None) -> None:
     """Raise a `UserError` if the file cannot be written; call this before the measurements."""
     if path and not path.parent.is_dir():
-        raise UserError(f"{path}: there is no folder {path.parent}; make it first")
+        raise UserError(f"{path}: no folder {path.parent}; create it first")
     if path and path.is_dir():
         raise UserError(f"{path} is a folder: give a file")
 

@@ -98,13 +98,13 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--compile",
         action="store_true",
-        help="time torch.compile, too, of single steps and of whole loops; adds a minute or two",
+        help="also time torch.compile on single steps and whole loops; adds a minute or two",
     )
     parser.add_argument(
         "--compile-steps",
         type=int,
         default=8,
-        help="steps of the longest loop that is compiled whole (default 8; 50 take minutes)",
+        help="steps of the longest loop to compile whole (default 8; 50 take minutes)",
     )
     return parser
 

@@ -61,7 +61,7 @@ COLUMNS = {
 
 SIZES = {  # of an update
     "columns": "columns of a batch",
-    "micro_columns": "columns computed at once, which bounds the memory",
+    "micro_columns": "columns per backward pass, which bounds the memory",
     "span": "span of an update in tokens",
 }
 

@@ -94,7 +94,7 @@ def two_cores() -> list[int]:
     """Return two cores that this process may use. Raises `UserError` if there are fewer."""
     if not hasattr(os, "sched_getaffinity"):
         raise UserError(
-            "the part learners needs Linux, to pin processes to cores; leave it out: "
+            "the part `learners` needs Linux, to pin processes to cores; leave it out: "
             "--parts ray wire recovery"
         )
     cores = sorted(os.sched_getaffinity(0))[:2]

@@ -54,7 +54,7 @@ def sample_factory(python: Path, mode: str, game: str, seconds: float) -> float:
         )
     except subprocess.TimeoutExpired as error:
         raise UserError(
-            f"Sample Factory, {mode}, did not end in time; leave it out with --modes"
+            f"Sample Factory, {mode}, did not finish in time; leave it out with --modes"
         ) from error
     if done.returncode:
         last = last_words(done.stderr)

@@ -146,7 +146,7 @@ def measured(agent: SavedAgent, updates: int, learning_rate: float | None) -> li
         options = replace(options, learner=replace(options.learner, **constant))
     elif agent.step >= options.learner.total_steps:
         raise UserError(
-            f"{agent.path} is of a finished run, whose learning rate is 0: give an earlier "
+            f"{agent.path} belongs to a finished run, whose learning rate is 0: give an earlier "
             "checkpoint, or set --learning-rate"
         )
     with user_input():

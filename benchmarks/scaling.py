@@ -119,7 +119,7 @@ def parser() -> argparse.ArgumentParser:
         "--call-seconds",
         type=float,
         default=2e-3,
-        help="seconds from a frame to its action, without computing (default 0.002)",
+        help="seconds from a frame to its action, apart from computing (default 0.002)",
     )
     other = parser.add_argument_group("network and training")
     other.add_argument(
@@ -131,7 +131,7 @@ def parser() -> argparse.ArgumentParser:
     other.add_argument(
         "--step-bytes",
         type=float,
-        help="bytes a rollout needs for an agent step (default: computed for --core)",
+        help="bytes of a rollout per agent step (default: computed for --core)",
     )
     other.add_argument(
         "--weight-bytes", type=float, help="bytes of the weights (default: computed for --core)"

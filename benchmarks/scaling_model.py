@@ -68,7 +68,7 @@ class Layout:
                 )
         if bool(self.learners) != bool(self.learner_gpus):
             raise ValueError(
-                "learners and learner_gpus go together: machines that only learn, and GPUs of each"
+                "give both learners (machines that only learn) and learner_gpus (GPUs of each)"
             )
 
     @property

@@ -179,7 +179,7 @@ def _machine(path: Path | None) -> dict[str, Any]:
         key for key in ("processor", "vectors", "cores", "torch") if before[key] != now[key]
     ]:
         told = ", ".join(f"{key} {before[key]}" for key in changed)
-        raise UserError(f"{path} was measured with {told}; name another file with --name")
+        raise UserError(f"{path} was measured with {told}; choose another file with --name")
     return before
 
 
@@ -296,7 +296,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     path = None
     if options.out:
         if not options.out.is_dir():
-            raise UserError(f"--out {options.out}: there is no such folder; make it first")
+            raise UserError(f"--out {options.out}: no such folder; create it first")
         path = options.out / f"{options.name}.json"
     cases = [
         (work, busy, policy)

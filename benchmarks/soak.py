@@ -218,7 +218,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         help="faults to cause (default: all)",
     )  # fmt: skip
     parser.add_argument(
-        "--pause", type=float, default=15.0, help="mean seconds between faults (default 15)"
+        "--pause", type=float, default=15.0, help="mean time between faults in seconds (default 15)"
     )
     parser.add_argument(
         "--seed", type=int, default=1, help="seed of the faults' times and kinds (default 1)"

@@ -108,7 +108,7 @@ def frames_of(game: str) -> Tensor:
     games = envs.make(game, GAMES, seed=1)
     if len(games.frame_shape) != 3:
         raise UserError(
-            f"{game} shows no pictures, but image stems need them; choose an Atari game"
+            f"{game} has no image observations, which image stems need; choose an Atari game"
         )
     draws, frames = np.random.default_rng(1), []
     row = games.reset()
@@ -138,7 +138,7 @@ def trained(path: Path, game: str) -> tuple[str, Told]:
     agent = open_agent(path)
     if agent.options.env != game or not isinstance(agent.network.stem, ImageStem):
         raise UserError(
-            f"{path} is no agent of {game} that sees pictures; leave it out, or set --env"
+            f"{path} is not an agent for {game} with image input; leave it out, or set --env"
         )
     games = environments_of_plan(agent.options, GamePlan(), GAMES, 1)
     player = Player(agent.network, games, action_mode="sampled", seed=1)

@@ -124,7 +124,7 @@ def add_options(
 ) -> None:
     """Add the options of alternating benchmarks; `rounds` and `seconds` complete the help."""
     parser.add_argument(
-        "--rounds", type=int, default=7, help=f"largest number of {rounds} (default 7)"
+        "--rounds", type=int, default=7, help=f"maximum number of {rounds} (default 7)"
     )
     parser.add_argument(
         "--seconds",

@@ -1,4 +1,4 @@
-"""Runs of agents and sequence tasks, and grids of them with their tables and pictures."""
+"""Runs of agents and sequence tasks, and grids of runs with their tables and figures."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
 """A grid of runs: settings x cores x seeds, each run a command in a separate process.
 
-Finished runs are kept, interrupted runs are resumed, and missing runs are started: as many at once
-as asked, one thread each. `docs/experiments.md` shows how to declare a grid and its table.
+Finished runs are kept, interrupted runs are resumed, and missing runs are started, in parallel as
+requested, one thread each. `docs/experiments.md` shows how to define a grid and its table.
 """
 
 import itertools
@@ -31,7 +31,7 @@ from fastweights.records import read_meta
 class Run(ABC):
     """Abstract: one training run, with its run folder and the commands that fill it."""
 
-    options: Any  # the command's, with `savedir` and `xpid` among them
+    options: Any  # the command's options, including `savedir` and `xpid`
 
     @property
     def path(self) -> Path:
@@ -45,18 +45,18 @@ class Run(ABC):
 
     @abstractmethod
     def start(self) -> list[str]:
-        """Return the command that starts the run, with one thread."""
+        """Return the command that starts the run on one thread."""
 
     @abstractmethod
     def go_on(self) -> list[str]:
-        """Return the command that resumes the run in the folder, with one thread."""
+        """Return the command that resumes the run in the folder on one thread."""
 
     @abstractmethod
     def differences(self, stored: dict[str, Any]) -> list[str]:
         """Return the options that differ from a stored run's: `--core rdn (was lstm)`.
 
         Raises:
-            ValueError: `stored` is not the options of such a run; one line.
+            ValueError: `stored` are not the options of such a run; one line.
         """
 
     @abstractmethod
@@ -80,7 +80,7 @@ class Run(ABC):
         return self.go_on() if self.begun else self.start()
 
     def check(self) -> None:
-        """Raise a one-line `UserError` if the folder holds a run of other options."""
+        """Raise a one-line `UserError` if the folder holds a run with other options."""
         if not (self.begun or self.finished):
             return
         try:
@@ -91,17 +91,17 @@ class Run(ABC):
             raise UserError(f"{self.path} is not a run of this table: {error}") from error
         if different:
             raise UserError(
-                f"{self.path} holds another run than the table's, which has "
-                f"{', '.join(different)}: move it away, or name another --runs"
+                f"{self.path} holds a run that differs from the table's, which has "
+                f"{', '.join(different)}: move it away, or choose another --runs"
             )
         if self.finished:
             self.result()  # report a damaged result before hours of training
 
 
 class Cell(NamedTuple):
-    """A cell of a grid: its labels, with `seed` among them, and its run.
+    """A cell of a grid: its labels, including `seed`, and its run.
 
-    Cells may share a run. A cell without a run has the paper's figure only.
+    Cells may share a run. A cell without a run has only the paper's figure.
     """
 
     labels: Mapping[str, Any]
@@ -111,8 +111,7 @@ class Cell(NamedTuple):
 def cells(run: Callable[..., Run], **axes: Sequence[Any]) -> list[Cell]:
     """Return every combination of the axes' values as cells.
 
-    `cells(run, depth=(5, 10), core=CORES, seed=(1, 2))`: `run` takes one value of each axis, by
-    name.
+    `cells(run, depth=(5, 10), core=CORES, seed=(1, 2))`: `run` takes one value per axis, by name.
     """
     combinations = (dict(zip(axes, one, strict=True)) for one in itertools.product(*axes.values()))
     return [Cell(labels, run(**labels)) for labels in combinations]
@@ -127,7 +126,7 @@ class Grid:
     folder: Path
 
     def __post_init__(self) -> None:
-        """Check that every cell has a seed, and every run a folder of its own.
+        """Check that every cell has a seed, and every run a separate folder.
 
         Raises:
             ValueError: one line.
@@ -140,14 +139,14 @@ class Grid:
                 raise ValueError("a run of a grid needs an xpid: the name of its folder")
             if run.path in known:
                 raise ValueError(
-                    f"two runs of the grid have the folder {run.path}: their xpid must name "
-                    "everything by which they differ"
+                    f"two runs of the grid have the folder {run.path}: their xpid must reflect "
+                    "all their differences"
                 )
             known[run.path] = run
 
     @property
     def runs(self) -> list[Run]:
-        """The cells' runs, without repetition."""
+        """The cells' runs, without duplicates."""
         return list(dict.fromkeys(cell.run for cell in self.cells if cell.run))
 
     def results(self) -> list[dict[str, Any]]:
@@ -156,11 +155,11 @@ class Grid:
         return [{**cell.labels, **cell.run.result()} for cell in finished]
 
     def fill(self, at_once: int) -> dict[str, str]:
-        """Run what is missing; return the reasons of failures, by the runs' names.
+        """Run missing runs; return the reasons for failures, by run name.
 
         Raises:
-            UserError: the folder has a run of other options, or another process fills it.
-            Interrupted: a signal asked for a stop. All processes have ended; a later call goes on.
+            UserError: the folder has a run with other options, or another process is filling it.
+            Interrupted: a signal requested a stop. All processes have ended; a later call resumes.
         """
         with _locked(self.folder):
             runs, console = self.runs, Console()
@@ -174,7 +173,7 @@ class Grid:
             due = {run: run.command() for run in missing}
             while due:
                 side_by_side.run([Job(run.name, run.command) for run in due])
-                # A run may need two commands, such as the rest of its training, then test games.
+                # A run may need two commands, such as one to finish training, then test games.
                 due = {
                     run: then
                     for run, now in due.items()
@@ -195,7 +194,7 @@ def rebuild(
         write: writes the tables into `out`, given `Grid.fill`'s failures. Not called if the grid
             was interrupted.
         out: folder of the tables.
-        at_once: number of runs at once; 0: as many as there are CPU cores.
+        at_once: number of parallel runs; 0: one per CPU core.
     """
     if at_once < 0:
         raise UserError(f"--jobs must be at least 0, not {at_once}")
@@ -212,18 +211,16 @@ def rebuild(
 
 
 def as_flags(plain: Mapping[str, Any]) -> list[str]:
-    """Return the command line that sets these options, which are named as their flags."""
+    """Return the command line that sets these options, which are named like their flags."""
     return list(itertools.chain.from_iterable(itertools.starmap(_flag, plain.items())))
 
 
 def read_result(path: Path, of: Callable[[dict[str, Any]], Any]) -> Any:
-    """Return `of` the content of a JSON file; raise a one-line `UserError` for a damaged file."""
+    """Return `of` applied to a JSON file's content; one-line `UserError` for a damaged file."""
     try:
         return of(read_object(path))
     except (OSError, LookupError, TypeError, ValueError) as error:
-        raise UserError(
-            f"{path} is damaged ({error}): delete it, and it is measured again"
-        ) from error
+        raise UserError(f"{path} is damaged ({error}): delete it to measure it again") from error
 
 
 def _flag(name: str, value: Any) -> list[str]:
@@ -240,7 +237,7 @@ def _locked(folder: Path) -> Iterator[None]:
     except BlockingIOError as error:
         raise UserError(
             f"{folder} is being filled by another table (process {error.strerror}): wait for it, "
-            "or name another --runs"
+            "or choose another --runs"
         ) from error
     try:
         yield

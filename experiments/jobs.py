@@ -20,9 +20,9 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from fastweights.host import EXIT_CODE, Interrupted, one_line, stop_signals
 
-STOPPED = "stopped; its runs are saved, and the same command goes on with them"
+STOPPED = "stopped; its runs are saved, and the same command resumes them"
 _POLL = 0.1  # seconds
-_NAMED = 12  # most names in a line
+_NAMED = 12  # maximum number of names per line
 _STOPPED = {128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
 
@@ -34,10 +34,10 @@ class Job(NamedTuple):
 
 
 class SideBySide:
-    """A runner of jobs, `at_once` at a time, that shows which have ended and which are running.
+    """Runs jobs, `at_once` at a time, and shows which have ended and which are running.
 
-    A job's output is added to `folder`/NAME.out, which is kept only if the job failed. A process of
-    the same job that an earlier, killed runner has left may still be writing this file.
+    A job's output is appended to `folder`/NAME.out, which is kept only if the job fails. A process
+    of the same job that an earlier, killed runner left behind may still be writing this file.
     """
 
     def __init__(self, at_once: int, folder: Path, console: Console) -> None:
@@ -52,12 +52,12 @@ class SideBySide:
         self._progress = Progress(*columns, console=console, transient=True)
 
     def run(self, jobs: Sequence[Job]) -> None:
-        """Run all jobs, also after a failure. Call it from the main thread.
+        """Run all jobs, even after a failure. Call it from the main thread.
 
-        SIGINT, SIGTERM and SIGHUP go on to every running job, and no more jobs start.
+        SIGINT, SIGTERM and SIGHUP are passed on to all running jobs, and no more jobs start.
 
         Raises:
-            Interrupted: a signal came, and all jobs have ended.
+            Interrupted: a signal was received, and all jobs have ended.
         """
         waiting = deque(jobs)
         with self._noting_signals(), self._progress, self._nothing_left_behind():
@@ -100,7 +100,7 @@ class SideBySide:
         command = job.command()
         if command is None:
             return
-        # Unbuffered: the output is in the order of its lines, the error last.
+        # Unbuffered, so that lines stay in order, with the error last.
         environment = os.environ | {"PYTHONUNBUFFERED": "1"}
         with self._said(job.name).open("ab") as out:
             self._written[job.name] = out.tell()
@@ -140,7 +140,7 @@ class SideBySide:
 
 
 def report(failures: Mapping[str, str], folder: Path) -> int:
-    """Print a line for each failure, by the name of its job; return the exit code."""
+    """Print one line per failure, by job name; return the exit code."""
     for name, reason in failures.items():
         said = folder / f"{name}.out"  # kept only if the command itself failed
         where = f" (its output: {said})" if said.exists() else ""
@@ -149,14 +149,14 @@ def report(failures: Mapping[str, str], folder: Path) -> int:
 
 
 def names(jobs: Iterable[str]) -> str:
-    """Return `a, b, c`, the first few of many, or `none`."""
+    """Return `a, b, c`, only the first few of many, or `none`."""
     jobs = list(jobs)
     left = len(jobs) - _NAMED
     return ", ".join(jobs[:_NAMED]) + (f" and {left} more" if left > 0 else "") or "none"
 
 
 def _why(code: int, said: bytes) -> str:
-    """Return one line: the error in a command's output, its last line, or the ending signal."""
+    """Return one line: the error in a command's output, its last line, or the killing signal."""
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"
     if code in _STOPPED:

@@ -1,4 +1,4 @@
-"""The records and the training loop of a sequence task's run and of a language model's run."""
+"""The records and the training loop of sequence-task and language-model runs."""
 
 import math
 import signal
@@ -48,16 +48,16 @@ def open_records(
 ) -> RunRecords:
     """Return the records of the run at `resume`, or of a new run.
 
-    A new folder is called --xpid, or else after the task, the core and the time.
+    A new folder is named by --xpid, or else after the task, the core and the time.
 
     Args:
         options: the run's options.
         model: the model in training.
-        resume: the folder of a run to go on with.
-        beside: names and contents of files that a new run needs beside its checkpoints.
+        resume: the folder of a run to resume.
+        beside: names and contents of files that a new run needs in addition to its checkpoints.
 
     Raises:
-        RunFolderError: the folder cannot be created, or not opened.
+        RunFolderError: the folder cannot be created or opened.
     """
     if resume:
         return RunRecords(RunFolder.open(resume), beside=beside)
@@ -80,7 +80,7 @@ class Trains(Protocol):
 
     @property
     def config(self) -> Any:
-        """Its options; `clip` is the largest norm of the gradient, 0 for no limit."""
+        """Its options; `clip` is the maximum gradient norm, 0 for no limit."""
         ...
 
     @property
@@ -89,28 +89,28 @@ class Trains(Protocol):
         ...
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Update until the end of training; yield each update's row of the log."""
+        """Update until the end of training; yield each update's log row."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Learning:
-    """The training loop of a run, and what it needs."""
+    """The training loop of a run, with everything it needs."""
 
     trainer: Trains
     options: LearningOptions
     total: int  # updates of the whole run
-    opening: str  # what is trained, on what and where; printed at the start
+    opening: str  # model, data and device; printed at the start
     stages: Stages
     pack: Callable[[], dict[str, Any]]  # a checkpoint's payload; all learners must call it
-    # May add measurements to an update's row. Returns a score if the weights are to be saved with
-    # it: they are the best if no earlier score is as high.
+    # May add measurements to an update's row. Returns a score if the weights should be saved with
+    # it; they are the best if no earlier score is as high.
     measure: Callable[[dict[str, Any], ProgressDisplay], float | None]
-    records: RunRecords | None  # None: another learner is the first, which writes them
+    records: RunRecords | None  # None: another learner, the first one, writes them
     replicas: Replicas = field(default_factory=Replicas)
 
     def run(self) -> int:
-        """Train to the end, and save at intervals; return an exit code, 0 unless a signal came.
+        """Train to the end, saving at intervals; return the exit code, 0 unless a signal came.
 
         Raises:
             UserError: a loss, gradient or weight is not finite, or a file cannot be written; one
@@ -132,7 +132,7 @@ class Learning:
                 self.records.finish(successful=False)
                 resume = ("--resume", self.records.path, *core_arguments(self.options.core))
                 command = typed_command(self.options.command, *resume)
-                print(f"saved at update {self.trainer.updates:,}; to go on:\n  {command}")
+                print(f"saved at update {self.trainer.updates:,}; to resume:\n  {command}")
             return 128 + interrupted.signal_number
         except BaseException:
             if self.records:
@@ -173,9 +173,9 @@ class Learning:
         return rows
 
     def _check_finite(self, row: Mapping[str, Any]) -> None:
-        """Raise a one-line `UserError` with the remedy for a loss or gradient that is not finite.
+        """Raise a one-line `UserError` with a remedy for a non-finite loss or gradient.
 
-        Such an update may leave weights that are not finite: call this before anything is saved.
+        Such an update may produce non-finite weights, so call this before anything is saved.
         """
         for name, what in (("total_loss", "loss"), ("gradient_norm", "gradient's norm")):
             if not math.isfinite(row[name]):
@@ -184,9 +184,9 @@ class Learning:
                 )
 
     def _check_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Raise a one-line `UserError` with the remedy for weights that are not finite."""
+        """Raise a one-line `UserError` with a remedy for non-finite weights."""
         if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
-            raise self._diverged(f"update {self.trainer.updates} left weights that are not finite")
+            raise self._diverged(f"update {self.trainer.updates} gave non-finite weights")
 
     def _diverged(self, what: str) -> UserError:
         model, clip = self.options.model(), self.trainer.config.clip
@@ -196,9 +196,9 @@ class Learning:
         return UserError(f"{what}: {f'{grows}; else ' if grows else ''}{remedy}")
 
     def _agree(self, is_due: bool, stop: StopRequests) -> tuple[bool, int]:
-        """Return whether to save, and the signal that came or 0; the same in all learners.
+        """Return whether to save, and the received signal or 0; the same in all learners.
 
-        The first learner says when a checkpoint is due; a signal to any learner stops all.
+        The first learner decides when a checkpoint is due; a signal to any learner stops all.
         """
         number = 0
         try:
@@ -213,14 +213,14 @@ class Learning:
         return is_due or is_stopped, number
 
     def _save(self, payload: dict[str, Any], score: float | None, must: bool) -> None:
-        """Write a checkpoint; if that fails, raise if it `must` be written, and else warn."""
+        """Write a checkpoint; on failure, raise if it `must` be written, otherwise warn."""
         if self.records:
             save = partial(self.records.checkpoints.save, payload, self.trainer.updates, score)
             save() if must else save_or_warn(save)
 
 
 def _timed(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the rows, each with the positions learned a second."""
+    """Yield the rows, each with the positions learned per second."""
     start = time.monotonic()
     for row in rows:
         now = time.monotonic()
@@ -229,9 +229,9 @@ def _timed(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def seconds_of(path: Path) -> float:
-    """Return the seconds of updates, from the log, over all parts of a run.
+    """Return the seconds spent in updates, from the log, over all parts of a run.
 
-    Sequence tasks validate within updates; the validation of language models is left out.
+    Sequence tasks validate within updates; the validation of language models is excluded.
     """
     logs = read_logs(path)
     rates = zip(logs["positions"], logs["positions_per_second"], strict=True)
@@ -247,6 +247,6 @@ def check_same_run(path: Path, different: list[str]) -> None:
     """
     if different:
         raise CheckpointError(
-            f"{path} is a checkpoint of another run than meta.json says, which has "
-            f"{', '.join(different)}: put the run's own back"
+            f"{path} does not belong to the run in meta.json, which has "
+            f"{', '.join(different)}: restore the run's own checkpoint"
         )

@@ -1,4 +1,4 @@
-"""Runs in a grid that `learning.py` trains: sequence tasks and language models."""
+"""Grid runs that are trained by `learning.py`: sequence tasks and language models."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,14 @@ _FOLDERS = ("savedir", "data", "cache")
 
 
 class LearningRun(Run):
-    """Abstract: the training of one model; `options` have its folder and name."""
+    """Abstract: the training of one model; `options` include its folder and name."""
 
     options: LearningOptions
 
     @property
     @abstractmethod
     def measures(self) -> Mapping[str, Sequence[str]]:
-        """The names of a result's measures, by split."""
+        """The names of a result's measurements, by split."""
 
     @property
     def finished(self) -> bool:
@@ -46,7 +46,7 @@ class LearningRun(Run):
         return measured | _origin(self.path)
 
     def _measured(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Return the result after a check that every measure is a number."""
+        """Return the result, after checking that every measurement is a number."""
         for split, names in self.measures.items():
             for name in names:
                 float(result[split][name])
@@ -54,7 +54,7 @@ class LearningRun(Run):
 
 
 def flags(options: LearningOptions) -> list[str]:
-    """Return the command line that gives these options under any preset."""
+    """Return the command line that sets these options under any preset."""
     plain = options.flat()
     name = plain.pop("task_name")
     for implied in options.implied():

@@ -1,4 +1,4 @@
-"""The options that a sequence task's run and a language model's run share."""
+"""The options that sequence-task and language-model runs share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -15,28 +15,28 @@ from fastweights.tasks import TASKS
 
 @dataclass(frozen=True, kw_only=True)
 class LearningOptions(CoreSizes, ABC):
-    """The memory, and where and how a run computes it."""
+    """The memory, and where and how a run computes."""
 
     core: str
     seed: int = 1
-    """Seed of weights, dropout and batches, and of a language model's samples in training."""
+    """Seed for weights, dropout and batches, and for a language model's samples in training."""
     device: str = "auto"
     """Device: auto (a CUDA GPU if there is one), cpu, cuda, cuda:1, mps."""
     num_threads: int = 0
-    """Number of CPU threads; 0: one per core."""
+    """Number of CPU threads; 0: one per CPU core."""
     kernels: str = "auto"
     """Backend of the recurrences: auto, reference, chunked, cpu or cuda; see docs/kernels.md.
 
-    With reference or chunked, all other kernels of this project are turned off, too.
+    With reference or chunked, all other kernels are turned off, too.
     """
     checkpoint_minutes: float = 5.0
-    """Minutes between checkpoints; measurements of held-out data add others."""
+    """Minutes between checkpoints; measurements on held-out data add further checkpoints."""
     profile: bool = False
-    """Write where the time goes: profile.txt, and trace.json for chrome://tracing or Perfetto."""
+    """Write the time spent in each stage (profile.txt) and a trace for Perfetto (trace.json)."""
     savedir: Path = Path("runs")
-    """Folder of the run folders."""
+    """Folder that holds the run folders."""
     xpid: str | None = None
-    """The run folder's name (default: task, core and time)."""
+    """Name of the run folder (default: task, core and time)."""
 
     # Options that a resumed run may change: where and how it runs, not what it learns.
     changeable_on_resume: ClassVar[tuple[str, ...]] = (
@@ -58,11 +58,11 @@ class LearningOptions(CoreSizes, ABC):
         """Return the model's configuration; it has `core` and `core_options`."""
 
     def with_core(self, wanted: Mapping[str, Any]) -> Self:
-        """Return these options with other options of the core, by their names in the core."""
+        """Return these options with changed core options, by their names in the core."""
         return replace(self, **of_core(self.core, wanted))
 
     def check(self) -> None:
-        """Raise a one-line `ValueError` for a value that is not allowed."""
+        """Raise a one-line `ValueError` for an invalid value."""
         core_kind(self.core)
         check_backend(self.kernels)
         check_range("seed", self.seed, SEED)
@@ -75,7 +75,7 @@ class LearningOptions(CoreSizes, ABC):
         return asdict(self) | paths | {"task_name": self.task_name}
 
     def flat(self) -> dict[str, Any]:
-        """Return plain values by the names of their flags, and `task_name`."""
+        """Return plain values by flag name, and `task_name`."""
         plain = self.to_dict()
         for field in fields(self):
             if is_dataclass(getattr(self, field.name)):
@@ -83,20 +83,20 @@ class LearningOptions(CoreSizes, ABC):
         return plain
 
     def implied(self) -> Sequence[str]:
-        """Return the names of options that follow from others, beside which they are refused."""
+        """Return the names of options that are implied by others and refused beside them."""
         return ()
 
     @classmethod
     @abstractmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
-        """Return the options that `to_dict` described; raise a one-line `ValueError` for others."""
+        """Return the options from `to_dict`; raise a one-line `ValueError` for other dicts."""
 
     @classmethod
     def of_run(cls, path: Path, *commands: str) -> Self:
-        """Return the options of the run at `path`, with the folder that it is in now.
+        """Return the options of the run at `path`, with its current folder.
 
         Raises:
-            UserError: there is no run, or not one of these commands; one line.
+            UserError: there is no run, or it belongs to another command; one line.
         """
         path = expanded(path)
         stored = read_meta(path).get("args", {})
@@ -110,21 +110,21 @@ class LearningOptions(CoreSizes, ABC):
             return replace(cls.from_dict(stored), savedir=path.resolve().parent)
         except ValueError as error:
             raise UserError(
-                f"{path} was made by another version of the program ({error}): check out the "
-                "revision that its meta.json names"
+                f"{path} was written by another version of the program ({error}): check out the "
+                "revision named in its meta.json"
             ) from error
 
 
 def check_seeds(seeds: Sequence[int]) -> None:
-    """Raise a one-line `ValueError` for the seeds of a table that has none, or one twice."""
+    """Raise a one-line `ValueError` if a table has no seeds, or a seed twice."""
     if not seeds or len(set(seeds)) < len(seeds):
-        raise ValueError("--seeds needs at least one, and each of them once")
+        raise ValueError("--seeds needs at least one seed, and each only once")
     for seed in seeds:
         check_range("seeds", seed, SEED)
 
 
 def differing_learning_options(saved: LearningOptions, asked: LearningOptions) -> list[str]:
-    """Return changes by `asked` that a resumed run may not make: `--core lstm (was rdn)`."""
+    """Return the changes in `asked` that a resumed run may not make: `--core lstm (was rdn)`."""
     return contradictions(saved.flat(), asked.flat(), saved.changeable_on_resume)
 
 

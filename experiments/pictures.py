@@ -1,4 +1,4 @@
-"""Pictures of runs: a table as points with intervals, curves over seeds, accuracy over lengths."""
+"""Figures of runs: a table as points with intervals, curves over seeds, accuracy over lengths."""
 
 import itertools
 import textwrap
@@ -18,10 +18,10 @@ from fastweights.evaluation import (
 )
 from fastweights.experiments.rows import Row
 
-_PERCENT = (-3.0, 103.0)  # the axis of shares, whatever they are
-_NARROWEST = 0.1  # an axis spans this share of its largest value, or small differences look large
-_NAME, _PANEL, _TITLE = 48, 60, 80  # characters of a line
-_MANY = 10_000  # numbers from which an axis says k and M
+_PERCENT = (-3.0, 103.0)  # axis range of percentages, whatever the values
+_NARROWEST = 0.1  # minimum axis span relative to its largest value, lest small differences look big
+_NAME, _PANEL, _TITLE = 48, 60, 80  # characters per line
+_MANY = 10_000  # numbers from which an axis uses k and M
 _WORDS = 0.25  # height of a row of panels without curves
 NOTHING = "nothing to draw yet"
 
@@ -33,15 +33,15 @@ _SPLITS = {
 
 
 def rows_figure(rows: Sequence[Row], unit: str, title: str, panel: str = "") -> Any:
-    """Return a figure with a line a row: seeds, their mean and 95 % interval, and the paper's.
+    """Return a figure with one line per row: seeds, mean, 95 % interval, and the paper's value.
 
-    Where some rows have runs of ours, the others are in the table alone.
+    If some rows have runs of ours, the others appear only in the table.
 
     Args:
         rows: At least one.
-        unit: What the values are. An axis of percent reaches from 0 to 100.
-        title: The heading.
-        panel: The label whose values have a panel each, with an axis of its own.
+        unit: What the values are. A percent axis spans 0 to 100.
+        title: The title.
+        panel: The label whose values each have a panel, with a separate axis.
 
     Returns:
         A Matplotlib figure.
@@ -79,7 +79,7 @@ def rows_figure(rows: Sequence[Row], unit: str, title: str, panel: str = "") -> 
 
 
 def _words(title: str, words: str) -> Any:
-    """Return a figure of words, where there is nothing to draw: axes would be invented."""
+    """Return a text-only figure for when there is nothing to draw: axes would be arbitrary."""
     figure = new_figure(1)
     figure.text(
         0.5, 0.5, "\n".join(filter(None, (literal_text(title), words))), ha="center", va="center"
@@ -108,7 +108,7 @@ def _draw_points(axes: Any, rows: Sequence[Row]) -> None:
 
 
 def _set_range(axes: Any, unit: str) -> None:
-    """Show all of 0 to 100 percent; of other units a range that lets equal values look equal."""
+    """Show the full 0 to 100 percent; for other units, a range where equal values look equal."""
     if "percent" in unit:
         axes.set_xlim(*_PERCENT)
         return
@@ -119,7 +119,7 @@ def _set_range(axes: Any, unit: str) -> None:
 
 
 def _names(rows: Sequence[Row], panel: str) -> tuple[list[str], str]:
-    """Return each row's differing labels, and the labels that all rows share.
+    """Return the labels in which each row differs, and the labels that all rows share.
 
     The label `panel` is left out: it is the panel's title.
     """
@@ -132,7 +132,7 @@ def _names(rows: Sequence[Row], panel: str) -> tuple[list[str], str]:
 
 
 def _once(texts: Sequence[str]) -> list[str]:
-    """Return `texts` without those that repeat another: LSTM and lstm, DeltaNet and delta_net."""
+    """Return `texts` without near duplicates: LSTM and lstm, DeltaNet and delta_net."""
     plain = ["".join(filter(str.isalnum, text)).casefold() for text in texts]
     repeats = [one in plain[:place] and one.isidentifier() for place, one in enumerate(plain)]
     return [text for text, is_repeat in zip(texts, repeats, strict=True) if not is_repeat]
@@ -149,14 +149,14 @@ class Panel(NamedTuple):
     x: str
     y: str
     title: str = ""
-    lengths: bool = False  # x is lengths that double
+    lengths: bool = False  # x holds lengths that double
 
 
 def curves_figure(panels: Sequence[Sequence[Panel]], title: str) -> Any:
-    """Return a figure with a line for each name: the mean over seeds, where all have points.
+    """Return a figure with one line per name: the mean over seeds, where all have points.
 
     A name has the same line style in all `panels`, which are given row by row. Seeds and their band
-    are drawn only for few names, so that bands do not hide each other.
+    are drawn only if there are few names, so that bands do not hide each other.
     """
     across = len(panels[0])
     ratios = [1 if any(map(_has_curve, row)) else _WORDS for row in panels]
@@ -181,12 +181,12 @@ def curves_figure(panels: Sequence[Sequence[Panel]], title: str) -> Any:
 
 
 def _has_curve(panel: Panel) -> bool:
-    """Return whether a line has two points; axes around a single one would be invented."""
+    """Return whether a line has two points; axes around a single point would be arbitrary."""
     return any(len(one.x) > 1 for seeds in panel.curves.values() for one in seeds)
 
 
 def _format_x(axes: Any, lengths: bool) -> None:
-    """Begin at 0, or show lengths by their logarithm; write large numbers as 200 k."""
+    """Start at 0, or show lengths on a logarithmic axis; write large numbers as 200 k."""
     from matplotlib.ticker import EngFormatter
 
     if lengths:
@@ -199,7 +199,7 @@ def _format_x(axes: Any, lengths: bool) -> None:
 
 
 def lengths_figure(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Return a figure: a point a length and split, the share of its sequences that are right.
+    """Return a figure of the share of correct sequences, one point per length and split.
 
     `rows` have a `split`, a `length` and a `sequence_accuracy`.
     """

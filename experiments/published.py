@@ -11,15 +11,15 @@ _FILES = ("algorithmic_2021.csv", "formal_languages_2023.csv")
 
 
 class AlgorithmicScore(NamedTuple):
-    """One figure of a table about a sequence task, in percent."""
+    """One figure in a table on a sequence task, in percent."""
 
     task: str
     table: int
-    setting: str  # of the task, such as variables=3; or empty
+    setting: str  # of the task, such as variables=3, or empty
     row: str
     core: str
-    sizes: str  # of the core, such as layers=8 width=128, if the table names them
-    measure: str  # a split and a measure of `fastweights.tasks.train.Result`
+    sizes: str  # of the core, such as layers=8 width=128, if given in the table
+    measure: str  # a split and a measurement in `fastweights.tasks.train.Result`
     mean: float | None  # None: the paper has no such row
     std: float | None
 

@@ -1,8 +1,8 @@
 """A grid's rows: the measurements of one setting and core, with statistics over seeds.
 
-Means, population standard deviations, and 95 % intervals: a percentile bootstrap over seeds
-(`evaluation/statistics.py`), which is too narrow for a handful of seeds. One seed has neither a
-deviation nor an interval.
+Statistics are means, population standard deviations, and 95 % intervals: a percentile bootstrap
+over seeds (`evaluation/statistics.py`), which is too narrow for a handful of seeds. A single seed
+has neither a deviation nor an interval.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from typing import Any
 from fastweights.evaluation import PublishedScore, estimate, mean
 from fastweights.experiments.grid import Cell, Run
 
-# A figure from labels and a run's result; None if the run has not measured it.
+# Computes a figure from labels and a run's result; None if the run has not measured it.
 Value = Callable[[dict[str, Any]], float | None]
 
 
@@ -24,7 +24,7 @@ class Row:
 
     labels: Mapping[str, Any]  # without the seed
     seeds: Sequence[int]
-    values: Mapping[int, float]  # by seed; of finished runs
+    values: Mapping[int, float]  # by seed, of finished runs
     others: Mapping[str, float | None] = field(default_factory=dict)  # means of other measures
     failed: Sequence[int] = ()  # seeds
     runs: Mapping[int, Run] = field(default_factory=dict)  # finished runs, by seed
@@ -49,7 +49,7 @@ class Row:
     def plain(self, unit: str) -> dict[str, Any]:
         """Return the row as JSON.
 
-        The values have the name `unit` and the order of `seeds`; None for a seed without a value.
+        The values are named `unit`, in the order of `seeds`; None for seeds without a value.
         """
         values = {unit: [self.values.get(seed) for seed in self.seeds]}
         by_seed = {"seeds": list(self.seeds), "failed": list(self.failed)}
@@ -57,7 +57,7 @@ class Row:
         return {**self.labels, **values, **by_seed, **found, **self.details}
 
     def flat(self) -> dict[str, Any]:
-        """Return the row as a line of CSV, with empty cells for seeds without a value."""
+        """Return the row as a CSV line, with empty cells for seeds without a value."""
         each = {f"seed_{seed}": self.values.get(seed) for seed in self.seeds}
         return {**self.labels, **self._statistics(), **self.others, **each}
 
@@ -82,13 +82,13 @@ def rows_of(
     value: Value,
     others: Mapping[str, Value] | None = None,
 ) -> list[Row]:
-    """Return one row for the cells that differ only in their seed, in the cells' order.
+    """Return one row per group of cells that differ only in their seed, in the cells' order.
 
     Args:
         cells: the grid's cells.
-        failures: reasons, by the names of runs.
-        value: the figure of the rows.
-        others: further figures, of which a row has the mean.
+        failures: reasons, by run name.
+        value: the rows' figure.
+        others: further figures, for which a row has the mean.
     """
     grouped: dict[tuple, list[Cell]] = {}
     for cell in cells:

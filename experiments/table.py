@@ -1,4 +1,4 @@
-"""A grid's table: declared columns for Markdown; CSV, JSON and a picture with intervals."""
+"""A grid's table: declared columns in Markdown; CSV, JSON and a figure with intervals."""
 
 import csv
 import io
@@ -20,17 +20,17 @@ Column = Callable[[Row], str]
 
 
 def label(name: str, code: bool = False) -> Column:
-    """Return the column of a label, with `code` in Markdown's code font."""
+    """Return the column of a label, with `code` in Markdown code font."""
     return lambda row: f"`{row.labels[name]}`" if code else str(row.labels[name])
 
 
 def mean_and_std(row: Row, digits: int = 1) -> str:
-    """Return the cell `85.0 ± 5.0`: over seeds, without ± for one seed."""
+    """Return the cell `85.0 ± 5.0` over seeds, without ± for a single seed."""
     return mean_and_deviation(list(row.values.values()), digits) or "failed" * bool(row.failed)
 
 
 def mean_and_deviation(values: Sequence[float], digits: int = 1) -> str:
-    """Return `85.0 ± 5.0`, without ± for one value, and nothing for none."""
+    """Return `85.0 ± 5.0`, without ± for a single value, and an empty text for none."""
     if not values:
         return ""
     deviation = f" ± {pstdev(values):.{digits}f}" if len(values) > 1 else ""
@@ -43,7 +43,7 @@ def interval(row: Row, digits: int = 1) -> str:
 
 
 def each_seed(row: Row, digits: int = 1) -> str:
-    """Return the cell `80.0, failed, 90.0`: a value of each seed."""
+    """Return the cell `80.0, failed, 90.0`: one value per seed."""
     if not (row.values or row.failed):
         return ""
     shown = {seed: f"{value:.{digits}f}" for seed, value in row.values.items()}
@@ -65,12 +65,12 @@ def other(name: str, digits: int = 0) -> Column:
 class Table:
     """The columns, unit and notes of a table."""
 
-    columns: Mapping[str, Column]  # by their heads
+    columns: Mapping[str, Column]  # by heading
     unit: str = "percent"  # of the values
-    axis: str = ""  # of the picture: what the values are, and their unit (default: the unit)
+    axis: str = ""  # label of the figure's axis: quantity and unit (default: the unit)
     title: str = ""
-    note: str = ""  # below the Markdown table
-    panel: str = ""  # the label whose values each have a panel of the picture: units differ
+    note: str = ""  # shown below the Markdown table
+    panel: str = ""  # label whose values each have a panel in the figure, because units differ
 
     def markdown(self, rows: Sequence[Row]) -> str:
         """Return the table in Markdown."""
@@ -79,7 +79,7 @@ class Table:
         return f"{table}\n\n{self.note}\n" if self.note else f"{table}\n"
 
     def csv(self, rows: Sequence[Row]) -> str:
-        """Return CSV, a line a row; the columns are those of any of the rows."""
+        """Return CSV, one line per row; the columns are the union of those of all rows."""
         lines = [row.flat() for row in rows]
         head = dict.fromkeys(name for line in lines for name in line)
         text = io.StringIO(newline="")
@@ -100,7 +100,7 @@ class Table:
 
 
 def check_only(only: Sequence[str], cores: Iterable[str]) -> None:
-    """Raise a one-line `UserError` for a core of `--only` that is not among a table's `cores`."""
+    """Raise a one-line `UserError` for a core in `--only` that is not among a table's `cores`."""
     known = list(cores)
     if unknown := sorted(set(only) - set(known)):
         hint = did_you_mean(unknown[0], known)
@@ -128,7 +128,7 @@ def write_grid(
 def tabulate(
     grid: Grid, table: Table, value: Value, out: Path | None = None, at_once: int = 0
 ) -> int:
-    """Fill the grid, and write the files of `write_grid` into `out`, by default the runs' folder.
+    """Fill the grid, and write the files of `write_grid` to `out`, by default the runs' folder.
 
     `value`: the figure of a run. `at_once`: as in `rebuild`. Returns the exit code.
     """

@@ -1,9 +1,9 @@
-"""Sequences as files of tokens: a `.src` file of words and a `.tgt` file of answers for each split.
+"""Sequences as token files: a `.src` file of words and a `.tgt` file of answers per split.
 
-A line is a sequence of tokens, separated by spaces. Where no answer is asked for, the answer is `_`
-(a task whose blank is `_` asks at every position). The files of a formal language have the names of
-the published data (Bhattamishra et al. 2020): `train_50`, `valid_50` for Bin0 and `test_50` for
-Bin1, where 50 is the largest size in training. `selection_50` selects the best weights.
+A line is a sequence of tokens, separated by spaces. Where no answer is requested, the answer is `_`
+(a task whose blank is `_` requests one at every position). The files of a formal language are named
+like the published data (Bhattamishra et al. 2020): `train_50`, `valid_50` for Bin0 and `test_50`
+for Bin1, where 50 is the maximum size in training. `selection_50` selects the best weights.
 """
 
 import re
@@ -15,11 +15,11 @@ from fastweights.tasks import UNASKED, Sample, Sequences, Task
 
 NOT_ASKED = "_"
 _STEMS = {"bin0": "valid", "bin1": "test", "valid": "selection"}  # for tasks with bins
-_HELD_OUT = 10  # without a validation file, hold out one training sequence in so many
+_HELD_OUT = 10  # without a validation file, one training sequence in this many is held out
 
 
 def stem(task: Task, split: str) -> str:
-    """Return the name of a split's files, without ending and size."""
+    """Return the name of a split's files, without extension and size."""
     return _STEMS.get(split, split) if "bin0" in task.splits else split
 
 
@@ -47,7 +47,7 @@ def read_splits(folder: Path, task: Task) -> dict[str, Sequences]:
     """Return all splits; without a validation file, hold out every tenth training sequence.
 
     Raises:
-        UserError: a file or a line cannot be used; one line that names it.
+        UserError: a file or a line is invalid; one line that names it.
     """
     found = {split: _read_split(folder, task, split) for split in task.splits}
     if found["valid"] is None and found["train"]:
@@ -56,8 +56,8 @@ def read_splits(folder: Path, task: Task) -> dict[str, Sequences]:
         if part is None:
             name = stem(task, split)
             raise UserError(
-                f"--files {folder} has no sequences in {name}.src and {name}.tgt; a size may stand "
-                f"before the ending, as in {name}_50.src"
+                f"--files {folder} has no sequences in {name}.src and {name}.tgt; the names may "
+                f"include a size, as in {name}_50.src"
             )
         if all(set(sample.targets) == {task.blank} for sample in part.samples):
             raise UserError(
@@ -67,14 +67,14 @@ def read_splits(folder: Path, task: Task) -> dict[str, Sequences]:
 
 
 class _Part(NamedTuple):
-    """The sequences of a split, and the file and lines of their answers, for messages."""
+    """The sequences of a split, and the file and lines of their answers for messages."""
 
     target: str
     samples: list[Sample]
 
 
 def _hold_out(read: _Part, name: str) -> tuple[_Part, _Part]:
-    """Return the sequences to learn from and those held out, because `name`.src is missing."""
+    """Return the training sequences and those held out, because `name`.src is missing."""
     if len(read.samples) < 2:
         raise UserError(
             f"{read.target} has one sequence, which is held out: add others, or {name}.src and "
@@ -118,11 +118,11 @@ def _sample(
     task: Task, source: Path, target: Path, number: int, words: list[str], answers: list[str]
 ) -> Sample:
     if not words:
-        raise UserError(f"{source}, line {number}: a sequence has at least one token")
+        raise UserError(f"{source}, line {number}: a sequence needs at least one token")
     if len(words) != len(answers):
         raise UserError(
             f"{target}, line {number}: {len(answers)} answers to {len(words)} tokens; every token "
-            f"needs one, {NOT_ASKED} where none is asked for"
+            f"needs one, {NOT_ASKED} if no answer is requested"
         )
     known_answers = {NOT_ASKED: UNASKED} | {a: n for n, a in enumerate(task.answers)}
     known_words = {word: n for n, word in enumerate(task.words)}
@@ -130,7 +130,7 @@ def _sample(
         _numbers(words, known_words, source, number),
         _numbers(answers, known_answers, target, number),
     )
-    if set(sample.targets) == {UNASKED}:  # a batch of such sequences has no loss
+    if set(sample.targets) == {UNASKED}:  # a batch of such sequences would have no loss
         raise UserError(f"{target}, line {number}: no position has an answer; a sequence needs one")
     return sample
 
@@ -151,7 +151,7 @@ def _lines(path: Path) -> list[list[str]]:
     except OSError as error:
         raise UserError(describe_os_error(error)) from error
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not text in UTF-8") from error
+        raise UserError(f"{path} is not UTF-8 text") from error
 
 
 def _answer(task: Task, target: int) -> str:

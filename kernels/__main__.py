@@ -45,7 +45,7 @@ def describe_machine() -> list[str]:
         cache = str(cache_folder())
     except OSError as error:
         cache = f"none: {error}"
-    cuda = torch.cuda.get_device_name() if torch.cuda.is_available() else "none that torch can see"
+    cuda = torch.cuda.get_device_name() if torch.cuda.is_available() else "none visible to torch"
     return [
         f"processor  {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}, "
         f"{torch.get_num_threads()} threads",
@@ -107,7 +107,7 @@ def self_tests_beside_pytorch(device: str = "cpu") -> Iterator[tuple[str, bool, 
     ):
         tensors = [each.to(device) for each in tensors]
         if not has_kernel(*tensors):
-            yield name, True, "not available: PyTorch's own runs"
+            yield name, True, "not available: PyTorch's own kernel runs"
             continue
         inputs = [each.clone().requires_grad_(each.is_floating_point()) for each in tensors]
         found = _with_gradients(function, inputs)

@@ -43,12 +43,12 @@ class CodeExecution(Task):
     """A program of `statements` statements over the first `variables` of x, y, z, a, b."""
 
     variables: int = 3
-    """Number of variables, 1 to 5; the paper has 3 and 5."""
+    """Number of variables, 1 to 5; the paper uses 3 and 5."""
     statements: int = 100
-    """Number of statements in a program, the first assignment and the last print included."""
+    """Number of statements per program, including the first assignment and the last print."""
     legacy_conditional_assign: bool = False
-    """As in the published generator, do not assign under a true condition if the variable has a
-    value."""
+    """As in the published generator, skip assignments under a true condition if the variable
+    already has a value."""
 
     name: ClassVar[str] = "code_execution"
     blank: ClassVar[int] = 0

@@ -20,6 +20,6 @@ def gradient_step(optimiser: torch.optim.Optimizer, rate: float, clip: float) ->
     (group,) = optimiser.param_groups
     group["lr"] = rate
     norm = nn.utils.clip_grad_norm_(group["params"], clip or math.inf).item()
-    if math.isfinite(norm):  # clipping turns one infinite entry into NaN
+    if math.isfinite(norm):  # clipping would turn an infinite entry into NaN
         optimiser.step()
     return norm

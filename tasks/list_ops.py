@@ -60,9 +60,9 @@ class ListOps(Task):
     """Lists whose operations nest exactly `depth` deep."""
 
     depth: int = 10
-    """Depth of nesting, 1 to 19; the paper has 10 and 15."""
+    """Nesting depth, 1 to 19; the paper uses 10 and 15."""
     max_arguments: int = 5
-    """Largest number of arguments of an operation, 2 to 5."""
+    """Maximum number of arguments of an operation, 2 to 5."""
 
     name: ClassVar[str] = "list_ops"
 
@@ -76,8 +76,8 @@ class ListOps(Task):
             raise ValueError(f"--max-arguments must lie in [2, 5], not {self.max_arguments}")
         if self.share < RAREST:
             raise ValueError(
-                f"lists of at most {self.max_arguments} arguments nest {self.depth} deep once in "
-                f"{1 / self.share:,.0f}: ask for more --max-arguments, or a smaller --depth"
+                f"only one in {1 / self.share:,.0f} lists with at most {self.max_arguments} "
+                f"arguments nests {self.depth} deep: increase --max-arguments, or reduce --depth"
             )
 
     @property
@@ -139,7 +139,7 @@ class ListOps(Task):
         ]
 
     def _shallow(self, level: int, samples: Sequence[Sample]) -> str:
-        """Return the accuracy of a reader that skips operations below `level`."""
+        """Return the accuracy of a reader that ignores operations below `level`."""
         found = (shallow_value([self.words[n] for n in each.tokens], level) for each in samples)
         pairs = zip(found, samples, strict=True)
         return f"{100 * fmean(value == sample.targets[-1] for value, sample in pairs):.1f} %"

@@ -21,10 +21,10 @@ class ModelConfig:
     """Options of a sequence model; `embedding` is the size of a word vector."""
 
     core: str
-    core_options: tuple[tuple[str, Any], ...] = ()  # changes to the core's published defaults
+    core_options: tuple[tuple[str, Any], ...] = ()  # overrides of the core's published defaults
     embedding: int = 128
     dropout: float = 0.0  # applied to the embedding and to the core's output
-    decoder: int = 0  # hidden units of a layer before the answer; 0: no such layer
+    decoder: int = 0  # hidden units of a layer before the output; 0: no such layer
 
 
 class SequenceModel(nn.Module):

@@ -16,7 +16,7 @@ DRAWS_FOR_A_NEW_ONE = 1000  # attempts before a task is considered out of new se
 
 
 class Batch(NamedTuple):
-    """Sequences side by side; shorter sequences are padded at the end, without answers."""
+    """A batch of sequences; shorter ones are padded at the end, without answers."""
 
     tokens: Int[Tensor, "T B"]
     targets: Int[Tensor, "T B"]
@@ -81,7 +81,7 @@ def draw_splits(
     own with replacement.
 
     Raises:
-        ValueError: impossible settings, or too few different sequences; one line.
+        ValueError: impossible settings, or too few distinct sequences; one line.
     """
     task.check()
     seen: set[tuple[int, ...]] = set()
@@ -99,7 +99,7 @@ def draw_splits(
 
 
 def split_sizes(task: Task, train: int, valid: int, test: int) -> dict[str, int]:
-    """Return the number of sequences in each split; splits after the first two are tests."""
+    """Return the number of sequences per split; splits after the first two are test splits."""
     sizes = dict.fromkeys(task.splits, test) | {"train": train, "valid": valid}
     few = {split: task.every(split) for split in task.splits if split != "train"}
     return sizes | {split: len(samples) for split, samples in few.items() if samples is not None}
@@ -114,8 +114,8 @@ def _new_one(
             seen.add(sample.tokens)
             return sample
     raise ValueError(
-        f"{task} has too few different sequences: {len(seen)} found, {wanted} wanted; ask for "
-        "fewer or for longer ones"
+        f"{task} has too few different sequences: {len(seen)} found, {wanted} requested; request "
+        "fewer or longer ones"
     )
 
 

@@ -52,7 +52,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def check(self) -> None:
-        """Raise a one-line `ValueError` for a setting that is not allowed."""
+        """Raise a one-line `ValueError` for an invalid setting."""
 
     @property
     @abc.abstractmethod
@@ -85,7 +85,7 @@ class Task(abc.ABC):
         raise ValueError(f"the lengths of {self.name} cannot be chosen")
 
     def rivals(self) -> Mapping[str, Machine]:
-        """Return wrong machines that the task must distinguish from the right one, by name."""
+        """Return wrong machines that the task must distinguish from the correct one, by name."""
         return {}
 
     def every(self, split: str) -> list[Sample] | None:

@@ -46,35 +46,35 @@ class TrainerConfig:
     """Options of training on sequences."""
 
     learning_rate: float = 3e-4
-    """Learning rate of Adam; the paper has 3e-3 for the LSTM."""
+    """Learning rate of Adam; the paper uses 3e-3 for the LSTM."""
     anneal: bool = False
-    """Lower the learning rate linearly to zero at the end of the last epoch."""
+    """Decay the learning rate linearly to zero by the end of the last epoch."""
     clip: float = 0.0
-    """Largest norm of the gradient; 0: no limit. The paper has 0.1 for the LSTM."""
+    """Maximum gradient norm; 0: no limit. The paper uses 0.1 for the LSTM."""
     batch_size: int = 64
-    """Number of sequences in one update."""
+    """Number of sequences per update."""
     # Short and long strings of a language give different gradients, so batches of one length make
     # the gradient noise many times larger.
     similar_lengths: bool = True
-    """Whether a batch has sequences of similar lengths, which saves time, or of any lengths."""
+    """Put sequences of similar lengths into a batch, which saves time, instead of any lengths."""
     average: float = 0.0
-    """Share of the old value in an exponential average of the weights, in [0, 1). The average is
-    then what is measured and kept as the best; 0: no average. The share of the first weights in it
-    is average ** (updates - 1), which is 0.57 after 57 updates with 0.99: short runs need a smaller
+    """Decay rate of an exponential moving average of the weights, in [0, 1). If set, the average is
+    evaluated and saved as the best; 0: no average. The share of the initial weights in it is
+    average ** (updates - 1), which is 0.57 after 57 updates with 0.99: short runs need a smaller
     value."""
     epochs: int = 200
-    """Largest number of epochs."""
+    """Maximum number of epochs."""
     evaluate_every: int = 0
-    """Updates between measurements of the held-out split; 0: one at the end of each epoch."""
+    """Number of updates between measurements on the held-out split; 0: one after each epoch."""
     patience: int = 0
-    """Measurements without a better score on the held-out split before training ends; 0: all
-    epochs."""
+    """Number of measurements without a better held-out score after which training ends; 0: train
+    for all epochs."""
     solved_for: int = 0
-    """Measurements in a row with every held-out sequence right before training ends; 0: all
-    epochs."""
+    """Number of consecutive measurements with all held-out sequences correct after which training
+    ends; 0: train for all epochs."""
 
     def check(self) -> None:
-        """Raise a one-line `ValueError` for a value that is not allowed."""
+        """Raise a one-line `ValueError` for an invalid value."""
         check_range("batch_size", self.batch_size, BATCH)
         check_range("epochs", self.epochs, COUNT)
         check_range("learning_rate", self.learning_rate, POSITIVE)
@@ -99,7 +99,7 @@ class Result(NamedTuple):
 
 
 class SequenceScores(NamedTuple):
-    """Counts for each sequence of a split, in its order."""
+    """Counts for each sequence of a split, in order."""
 
     loss: Float[Tensor, " N"]  # summed over asked positions, nats
     asked: Int[Tensor, " N"]
@@ -108,7 +108,7 @@ class SequenceScores(NamedTuple):
     right_answers: Int[Tensor, " N"]
 
     def result(self) -> Result:
-        """Return the result of all sequences."""
+        """Return the result over all sequences."""
         right = (self.wrong == 0).double().mean().item()
         answers = self.answers.sum().item()
         of_answers = self.right_answers.sum().item() / answers if answers else math.nan
@@ -216,8 +216,8 @@ class Trainer:
             return ""
         longer = "" if self.epoch < self.config.epochs else "train for more --epochs, or "
         return (
-            f"note: after {updates:,} updates, the measured average of the weights still has "
-            f"{100 * share:.0f} % of the first weights: {longer}choose an --average below {average}"
+            f"note: after {updates:,} updates, the evaluated average of the weights still contains "
+            f"{100 * share:.0f} % of the initial weights: {longer}set --average below {average}"
         )
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -233,8 +233,8 @@ class Trainer:
             batches = self._batches()
             if self.position >= len(batches):
                 raise UserError(
-                    f"training stopped after {self.position} batches of an epoch, which has "
-                    f"{len(batches)} now: put the run's own training sequences back"
+                    f"training stopped after {self.position} batches of an epoch, which now has "
+                    f"only {len(batches)}: restore the run's own training sequences"
                 )
             for chosen in batches[self.position :]:
                 row = self.update(self._train.batch(chosen))

@@ -1,1 +1,1 @@
-"""Runs of agents, and grids of them: suites, the ablation and the T-maze, with their tables."""
+"""Runs of agents, and grids of such runs: suites, the ablation and the T-maze, with tables."""

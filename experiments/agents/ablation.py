@@ -1,4 +1,4 @@
-"""The arms of the ablation: the preset `quick`, and variants that lack one ingredient."""
+"""The arms of the ablation: the preset `quick`, and variants without one of its ingredients."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,7 +11,7 @@ TOTAL_STEPS = 500_000  # agent steps of each arm
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """A preset with changed options, and the reason for the comparison."""
+    """A preset with changed options, and the purpose of the comparison."""
 
     reason: str  # one line
     preset: str = "quick"
@@ -28,11 +28,11 @@ class Arm:
 ARMS: dict[str, Arm] = {
     "quick": Arm(reason="The recipe that the others are compared with."),
     "appo": Arm(
-        reason="V-trace targets in place of generalised advantages, under the same surrogate.",
+        reason="V-trace targets instead of generalised advantages, with the same surrogate.",
         learner={"objective": "appo"},
     ),
     "no-reuse": Arm(
-        reason="One gradient step on each batch in place of up to four passes in minibatches.",
+        reason="One gradient step per batch instead of up to four passes in minibatches.",
         learner={"epochs": 1, "minibatches": 1, "kl_limit": None},
     ),
     "no-kl-limit": Arm(
@@ -40,7 +40,7 @@ ARMS: dict[str, Arm] = {
         learner={"kl_limit": None},
     ),
     "rmsprop": Arm(
-        reason="RMSprop with its published rate, smoothing and epsilon in place of Adam.",
+        reason="RMSprop with its published rate, smoothing and epsilon instead of Adam.",
         learner={"optimizer": "rmsprop", "learning_rate": 6e-4, "alpha": 0.99, "epsilon": 0.01},
     ),
     "raw-advantages": Arm(

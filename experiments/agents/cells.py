@@ -29,14 +29,14 @@ _LAST = ("savedir", "xpid")
 
 @dataclass(frozen=True)
 class AgentRun(Run):
-    """An agent's training, followed by test games if its options ask for some.
+    """An agent's training, followed by test games if its options request them.
 
     Raises:
-        ValueError: options that are not allowed; one line.
+        ValueError: invalid options; one line.
     """
 
     options: RunOptions
-    preset: str = "paper"  # the command's preset, to which the options are changes
+    preset: str = "paper"  # the command's preset, which the options modify
 
     def __post_init__(self) -> None:
         check_options(self.options)
@@ -71,7 +71,7 @@ class AgentRun(Run):
         return changed_flags(RunOptions.from_dict(stored), self.options)
 
     def result(self) -> dict[str, Any]:
-        """Return the measurements of training and test games, and the run's origin."""
+        """Return the measurements in training and test games, and the run's origin."""
         meta = read_meta(self.path)
         tested = _tested(self._test_games()[-1]) if self._is_tested else {}
         trained = {"training": _trained(open_run(self.path))}
@@ -95,7 +95,7 @@ def _tested(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _trained(run: LoggedRun) -> dict[str, Any]:
-    """Return figures of the log's last row; None without a finished game or CPU times."""
+    """Return figures from the log's last row; None without a finished game or CPU times."""
     minutes, recent = float(cpu_minutes(run)[-1]), float(column_numbers(run, FULL_GAME.recent)[-1])
     return {
         "agent_steps": run.agent_steps,

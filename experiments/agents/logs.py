@@ -1,6 +1,6 @@
 """Logs of a grid of agents: learning curves, and copies that are small enough to store.
 
-Curves and copies begin as in the reports: where as many games have ended as there are environments
+Curves and copies begin as in the reports: once as many games have ended as there are environments
 (`evaluation/training_returns.py`).
 """
 
@@ -27,23 +27,23 @@ from fastweights.experiments.rows import Row
 from fastweights.host import write_bytes
 
 RETURN = "return, mean of the last 100 training games"
-# Columns of logs.csv to copy, besides agent steps and CPU time.
+# Columns of logs.csv to copy, in addition to agent steps and CPU time.
 _COPIED = (
     *("games", FULL_GAME.recent, "recent_game_agent_steps", "approx_kl", "clip_fraction"),
     *("explained_variance", "entropy_loss", "gradient_norm", "learning_rate"),
 )
-_MOST_ROWS = 200  # copied rows of a run
+_MOST_ROWS = 200  # maximum number of copied rows per run
 
 
 def curves_of(row: Row, x: Callable[[LoggedRun], np.ndarray]) -> list[Curve]:
-    """Return a learning curve of each finished seed, over agent steps or CPU minutes."""
+    """Return a learning curve per finished seed, over agent steps or CPU minutes."""
     return [return_curve(open_run(run.path), FULL_GAME, x) for run in row.runs.values()]
 
 
 def draw_learning(rows: Sequence[Row], panel: str, path: Path, title: str) -> None:
-    """Draw the return over agent steps and CPU minutes, a row of panels for each `panel`.
+    """Draw the return over agent steps and CPU minutes, one row of panels per value of `panel`.
 
-    A line's name has the other labels that differ between rows.
+    Lines are named by the other labels that differ between rows.
     """
     panels: dict[str, list[Row]] = {}
     for row in rows:
@@ -62,7 +62,7 @@ def draw_learning(rows: Sequence[Row], panel: str, path: Path, title: str) -> No
 def write_logs(rows: Sequence[Row], path: Path) -> None:
     """Write a CSV file of all finished runs' logs: up to 200 rows of each, evenly spaced.
 
-    The last row is always there. `cpu_seconds` count from the run's start.
+    The last row is always included. `cpu_seconds` count from the run's start.
     """
     text = io.StringIO(newline="")
     labels = [*rows[0].labels, "seed"]

@@ -1,4 +1,4 @@
-"""One run of an agent: train, save, test before, during and after training, print next steps."""
+"""One run of an agent: train, save, test before, during and after, and print the next steps."""
 
 import sys
 from collections.abc import Callable
@@ -56,14 +56,14 @@ from fastweights.training import (
 def run_agent(options: RunOptions, saved: SavedAgent | None = None) -> int:
     """Train from scratch, or resume from `saved`; return the command's exit code.
 
-    If torchrun started several processes, this is one of their learners.
+    If torchrun started several processes, this process is one of the learners.
 
-    A resumed run stays in its folder and keeps what it computes; `RunOptions.init_from` begins a
-    new one with the weights of another.
+    A resumed run stays in its folder and computes the same; `RunOptions.init_from` starts a new run
+    with the weights of another.
 
     Raises:
-        UserError: options that are not allowed, a file that cannot be written, or a run that fails;
-            one line. Also a saved run that has finished.
+        UserError: invalid options, a file that cannot be written, or a run that fails; one line.
+            Also a saved run that has finished.
     """
     with user_input():
         options = RunOptions.from_dict(options.to_dict())  # checks and converts the types
@@ -89,9 +89,9 @@ def run_agent(options: RunOptions, saved: SavedAgent | None = None) -> int:
 @restoring_backend()
 @restoring_torch()
 def close_agent(options: RunOptions, saved: SavedAgent) -> None:
-    """Do what a kill has prevented after a run's last checkpoint: record its end, play test games.
+    """Complete a run that was killed after its last checkpoint: record its end, play test games.
 
-    If torchrun started several processes, the first of them does it.
+    If torchrun started several processes, the first one does this.
 
     Raises:
         UserError: not writable, or another process is writing the run; one line.
@@ -112,14 +112,14 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
     replicas, step = plan.replicas, saved.step if saved else 0
     stop = StopRequests()
     stages = Stages("learner", stop.check)
-    # Environments are reset here: what breaks leaves no run.
+    # Environments are reset here, so that failures leave no run.
     with assembled(options, plan, stages, step) as (network, source):
         if not saved:
             begins_with = take_weights(network, options)
             if begins_with and replicas.leads:
                 print(begins_with)
             try_out(options)
-        # Under `stop`, a signal waits for the run's first checkpoint.
+        # With `stop`, signals wait for the run's first checkpoint.
         with stop, _records(options, saved, network, replicas) as records:
             can_replay = plan.schedule == "lockstep" and replicas.count == 1 and not saved
             record = record_nothing
@@ -137,12 +137,12 @@ def _run(options: RunOptions, saved: SavedAgent | None, plan: Plan) -> int:
 def _records(
     options: RunOptions, saved: SavedAgent | None, network: Network, replicas: Replicas
 ) -> AbstractContextManager[RunRecords | None]:
-    """Return the run's records, closed at the end of a `with`; None: another learner has them."""
+    """Return the run's records, closed at the end of a `with`; None if another learner has them."""
     return closing(open_records(options, saved, network)) if replicas.leads else nullcontext()
 
 
 def _train_and_record(training: Training, records: RunRecords | None, plan: Plan) -> int:
-    """Train to the end, record how it ended, and return the exit code."""
+    """Train to the end, record the outcome, and return the exit code."""
     options, network = training.options, training.learner.network
     display = ProgressDisplay(options.learner.total_steps, training.steps)
     rows, test = training.rows(), _no_test
@@ -166,8 +166,8 @@ def _train_and_record(training: Training, records: RunRecords | None, plan: Plan
             raise
         records.finish(successful=False)
         log = records.path / "logs.csv"
-        raise type(failure)(f"{failure}; the log of the losses: {log}") from failure
-    except Exception:  # of the user's game, for example: once it is mended, the name is free
+        raise type(failure)(f"{failure}; losses are logged in {log}") from failure
+    except Exception:  # of the user's game, for example; once it is fixed, the name is free again
         if records and training.steps == 0 and not (records.path / "evaluations").exists():
             records.discard()
         raise
@@ -179,13 +179,13 @@ def _train_and_record(training: Training, records: RunRecords | None, plan: Plan
 def _restore(
     training: Training, records: RunRecords | None, saved: SavedAgent | None, replicas: Replicas
 ) -> None:
-    """Give every learner the same start: the checkpoint, or the first learner's weights.
+    """Start all learners from the same state: the checkpoint, or the first learner's weights.
 
-    Then begin the records: a new run gets its first checkpoint before anything is learned.
+    Then begin the records: a new run gets its first checkpoint before it learns anything.
     """
     newest = None
     if saved and records:
-        # Read again under the folder's lock: the run may have advanced since `saved` was read.
+        # Read again while holding the lock: the run may have advanced since `saved` was read.
         found = records.checkpoints.latest()
         records.checkpoints.mend_best(found)
         newest = found.payload
@@ -244,16 +244,16 @@ def _say_how_to_go_on(options: RunOptions, path: Path, steps: int) -> None:
         print(f"stopped at {steps:,} agent steps; nothing was saved (--disable-checkpoint)")
         return
     command = typed_command("atari", "--resume", path, *module_arguments(options))
-    how = "" if in_main_program(options.core) else f"; to go on:\n  {command}"
+    how = "" if in_main_program(options.core) else f"; to resume:\n  {command}"
     print(f"saved at {steps:,} agent steps{how}")
     _say_how_to_evaluate(options, path)
 
 
 def _say_how_to_evaluate(options: RunOptions, path: Path) -> None:
     if options.disable_checkpoint:
-        print(f"nothing was saved to evaluate (--disable-checkpoint); the log: {path / 'logs.csv'}")
+        print(f"no weights were saved (--disable-checkpoint); log: {path / 'logs.csv'}")
         return
     if in_main_program(options.core):
-        print(f"to evaluate, where it is defined: open_agent({str(path)!r}, core={options.core!r})")
+        print(f"to evaluate in this program: open_agent({str(path)!r}, core={options.core!r})")
         return
     print(f"to evaluate:\n  {typed_command('evaluate', path, *module_arguments(options))}")

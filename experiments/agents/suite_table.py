@@ -1,4 +1,4 @@
-"""The files of a suite: its table with the cost of each row, learning curves, and logs."""
+"""The files of a suite: its table with each row's cost, learning curves, and logs."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -43,7 +43,7 @@ COSTS = {"agent_steps": _agent_steps, "cpu_minutes": _cpu_minutes}
 
 
 def table(suite: Suite) -> Table:
-    """Return the table: returns with their intervals, and their cost."""
+    """Return the table: returns with intervals, and their cost."""
     digits = {"digits": suite.digits}
     columns = {name: label(name, code=name != suite.panel) for name in suite.axes}
     columns |= {

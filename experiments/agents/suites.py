@@ -1,4 +1,4 @@
-"""Declared grids of agents, one for each question: `python launch/suite.py NAME`."""
+"""Predefined grids of agents, one per question: `python launch/suite.py NAME`."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from fastweights.training import RunOptions, preset
 
 
 class Start(NamedTuple):
-    """A run's options without seed, budget and folder, and the preset closest to them."""
+    """A run's options without seed, budget and folder, and the closest preset."""
 
     preset: str
     options: RunOptions
@@ -25,19 +25,19 @@ class Axis(NamedTuple):
     """The values of one label of a suite."""
 
     default: Sequence[str]
-    known: Mapping[str, object] | None = None  # allowed values; None: any that `start` takes
+    known: Mapping[str, object] | None = None  # allowed values; None: any that `start` accepts
 
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """A grid of `axes` x seeds; a run's result is its return in training, without test games."""
+    """A grid of `axes` x seeds; a run's result is its training return, without test games."""
 
-    question: str  # one line, answered by the table
-    axes: Mapping[str, Axis]  # by label; each value of the first has a panel of the picture
+    question: str  # one line; the table answers it
+    axes: Mapping[str, Axis]  # by label; each value of the first has its own panel in the figure
     start: Callable[..., Start]  # takes one value of each axis, by label
     seeds: Sequence[int] = (1, 2, 3)
-    digits: int = 1  # decimals of returns
-    note: str = ""  # below the table, and in --help
+    digits: int = 1  # decimal places of returns
+    note: str = ""  # shown below the table, and in --help
 
     @property
     def panel(self) -> str:
@@ -45,7 +45,7 @@ class Suite:
         return next(iter(self.axes))
 
     def run(self, runs: Path, total_steps: int | None, seed: int, **labels: str) -> AgentRun:
-        """Return the run of one cell, in the folder `runs`; `total_steps` None: the suite's own.
+        """Return the run of one cell, in the folder `runs`; `total_steps` None: the suite's.
 
         Raises:
             ValueError: an unknown value, or a number out of range; one line.
@@ -63,7 +63,7 @@ class Suite:
         return AgentRun(replace(options, learner=learner, **own), begin)
 
 
-# Views of Atari that need memory: four pictures in a row would be enough for most games.
+# Views of Atari that need memory: four consecutive pictures would suffice for most games.
 VIEWS = {
     "single": ("frame_stack=1",),
     "flicker": ("frame_stack=1", "flicker=0.5"),
@@ -97,7 +97,7 @@ def _existing(env: str) -> str:
 
 SUITES: dict[str, Suite] = {
     "atari": Suite(
-        question="How far does the preset `afternoon` come on Atari, with which memory?",
+        question="How well does the preset `afternoon` do on Atari, and with which memory?",
         axes={
             "game": Axis(("Pong", "Qbert", "Breakout")),
             "core": Axis(("lstm", "rdn"), CORES),
@@ -105,7 +105,7 @@ SUITES: dict[str, Suite] = {
         start=_atari,
     ),
     "ablation": Suite(
-        question="What does each ingredient of the preset `quick` bring?",
+        question="What does each ingredient of the preset `quick` contribute?",
         axes={
             "game": Axis(("Qbert", "Pong")),
             "arm": Axis(tuple(ARMS), ARMS),
@@ -124,7 +124,7 @@ SUITES: dict[str, Suite] = {
         start=_memory_on_atari,
         note="\n".join(
             (
-                "- `single`: one picture in place of the last four.",
+                "- `single`: one picture instead of the last four.",
                 "- `flicker`: the same, and each picture is blank with probability 0.5.",
             )
         ),

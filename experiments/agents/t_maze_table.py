@@ -1,4 +1,4 @@
-"""The T-maze's grid: every core with several seeds, and the share of test games that it wins."""
+"""The T-maze's grid: every core with several seeds, and its share of test games won."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ TITLE = "T-maze, corridor of 10"
 
 
 def t_maze_run(core: str, seed: int, runs: Path, total_steps: int | None = None) -> AgentRun:
-    """Return one run of the table, in `runs`; raise a one-line `ValueError` for bad numbers."""
+    """Return one run of the table, in `runs`; raise a one-line `ValueError` for invalid numbers."""
     options = replace(preset("maze", core), seed=seed, savedir=runs, xpid=f"{core}-{seed}")
     if total_steps is not None:
         options = replace(options, learner=replace(options.learner, total_steps=total_steps))
@@ -29,12 +29,12 @@ def t_maze_run(core: str, seed: int, runs: Path, total_steps: int | None = None)
 
 
 def won_share(result: Mapping[str, Any]) -> float:
-    """Return the share of games won: a return above zero means a turn to the side of the cue."""
+    """Return the share of games won; a return above zero means a turn to the side of the cue."""
     return 100 * fmean(one > 0 for one in result["returns"])
 
 
 def table(seeds: Sequence[int]) -> Table:
-    """Return the table: the share of test games won, by seed, and the mean."""
+    """Return the table: share of test games won, by seed, and the mean."""
     each = {f"seed {seed}": partial(_of_seed, seed) for seed in sorted(seeds)}
     columns = {"core": label("core", code=True), **each, "mean ± std": _spread}
     return Table(columns=columns, axis="test games won, percent (chance is 50)", title=TITLE)

@@ -1,1 +1,1 @@
-"""Formal languages: presets, the papers' figures, a search, a summary of all, and traces."""
+"""Formal languages: presets, the papers' figures, a search, a summary of all runs, and traces."""

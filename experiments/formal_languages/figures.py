@@ -1,9 +1,9 @@
 """Figure 8 of Merrill et al. 2020: L5 and a^n b^n Sigma*, trained at 64 symbols, tested up to 2048.
 
-Four models: an LSTM, a QRNN, a QRNN with a decoder of two layers, and a QRNN of two layers. The
-second language has the paper's labels, or those of its published code. Embedding 4, 10 units,
-batches of 16, Adam at 1e-3, up to 100 epochs of 100,000 strings, patience 10. The accuracy is over
-all positions. Source: section 5, appendices E and H (ifo-QRNN) and the published settings.
+Four models: an LSTM, a QRNN, a QRNN with a two-layer decoder, and a two-layer QRNN. The second
+language has the paper's labels, or those of its published code. Embedding 4, 10 units, batches of
+16, Adam at 1e-3, up to 100 epochs of 100,000 strings, patience 10. Accuracy is over all positions.
+Source: section 5, appendices E and H (ifo-QRNN) and the published settings.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ from fastweights.host import UserError, expanded, unknown_name, write_json
 from fastweights.tasks import LANGUAGES, Language, TrainerConfig
 
 LENGTHS = (64, 128, 256, 512, 1024, 2048)
-STRINGS = 500  # strings of each length
+STRINGS = 500  # strings per length
 UNITS, EMBEDDING = 10, 4
 _QRNN = {"core": "qrnn", "core_pooling": "ifo"}
 MODELS: dict[str, dict[str, Any]] = {
@@ -43,13 +43,13 @@ SIZES = {  # by preset: epochs and sequences
 
 
 def languages() -> list[Language]:
-    """Return L5, and the other language with both versions of its labels."""
+    """Return L5, and the second language with both versions of its labels."""
     sigma = LANGUAGES["a_n_b_n_sigma"]
     return [LANGUAGES["l5"](), sigma(), sigma(legacy_labels=True)]
 
 
 def options(language: Language, model: str, preset: str) -> SequenceOptions:
-    """Return the options of one training."""
+    """Return the options of one run."""
     epochs, sizes = SIZES[preset]
     trainer = TrainerConfig(learning_rate=1e-3, batch_size=16, epochs=epochs, patience=10)
     given = {"core_width": UNITS, "embedding": EMBEDDING} | MODELS[model] | sizes
@@ -63,9 +63,9 @@ def make_language_figure(
     asked: SequenceTableOptions,
     changes: Mapping[str, Any] | None = None,
 ) -> int:
-    """Run what is missing, write figure_8.md, .csv, .json and .png, and return the exit code.
+    """Run missing cells, write figure_8.md, .csv, .json and .png, and return the exit code.
 
-    `changes`: options of all runs that the preset does not set, such as the device.
+    `changes`: options for all runs that the preset does not set, such as the device.
     """
     if number != 8:
         raise UserError(f"--figure {number} is unknown; known: 8")
@@ -97,7 +97,7 @@ def _cells(
     epochs: int | None,
     changes: Mapping[str, Any],
 ) -> list[Cell]:
-    """Return a cell for each length; they share a run."""
+    """Return one cell per length; they share a run."""
     name = f"{labelled(language)}-{model.replace(' ', '-').strip('()').lower()}-seed{seed}"
     chosen = replace(options(language, model, preset), seed=seed, xpid=_plain(name), **changes)
     chosen = with_epochs_at_most(chosen, epochs)
@@ -145,14 +145,14 @@ def _write(grid: Grid, path: Path, failures: Mapping[str, str]) -> None:
 
 
 def _curves(rows: list[Row]) -> list[Curve]:
-    """Return a curve for each seed, over the lengths."""
+    """Return one curve per seed, over the lengths."""
     lengths = np.array([row.labels["length"] for row in rows], float)
     seeds = set.intersection(*(set(row.values) for row in rows))
     return [Curve(lengths, np.array([row.values[s] for row in rows], float)) for s in sorted(seeds)]
 
 
 def _majority(row: Row) -> str:
-    """Return the best score of a constant answer, on strings of the length."""
+    """Return the best score of a constant answer on strings of this length."""
     for run in row.runs.values():
         found = [r for r in run.result()["lengths"] if r["length"] == row.labels["length"]]
         return f"{100 * found[0]['commonest']:.1f}"

@@ -1,4 +1,4 @@
-"""The summary as one picture: memories x languages, what each solves, and what theory says."""
+"""The summary as one figure: memories x languages, what each solves, and theoretical results."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -22,15 +22,15 @@ SIGNS = {"can": "+", "cannot": "\N{MINUS SIGN}"}
 def matrix_figure(
     rows: Sequence[Row], states: Mapping[tuple[str, str], str], meanings: Mapping[str, str]
 ) -> Any:
-    """Return a figure: a line a memory, a column a language, by class, a cell a pair with runs.
+    """Return a figure: rows of memories, columns of languages by class, a cell per pair with runs.
 
-    A cell's colour is the outcome, its number the mean share of Bin1 in percent, and its sign what
-    theory says: + the memory can, - it cannot.
+    A cell's colour is the outcome, its number the mean percentage of Bin1, and its sign the
+    theoretical result: + the memory can, - it cannot.
 
     Args:
         rows: with the labels `language` and `memory`; their values are percent of Bin1.
-        states: the worst outcome of the seeds, by language and memory.
-        meanings: what each outcome means, in the order of the legend.
+        states: the worst outcome over seeds, by language and memory.
+        meanings: the meaning of each outcome, in the order of the legend.
     """
     from matplotlib.patches import Patch, Rectangle
 
@@ -67,7 +67,7 @@ def matrix_figure(
 
 
 def _add_classes(axes: Any, languages: Sequence[str], lines: int) -> None:
-    """Name the languages' classes above their titles, of up to `lines` lines, and divide them."""
+    """Write the languages' classes above their titles (up to `lines` lines), with dividers."""
     families = [LANGUAGES[language].family() for language in languages]
     ends = [i for i in range(1, len(families)) if families[i] != families[i - 1]]
     spans = list(pairwise([0, *ends, len(families)]))

@@ -1,4 +1,4 @@
-"""A picture of a trace through a string of a formal language."""
+"""A figure of a trace through a string of a formal language."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,15 +24,15 @@ from fastweights.experiments.formal_languages.trace import Trace, trace, write_c
 from fastweights.experiments.sequences.saved import open_sequence_model
 from fastweights.host import user_input
 
-_MOST_LINES = 7  # strengths and gates; more are rows of a heat map
-_MOST_LETTERS = 120  # of long words, with spaces, along an axis if they are not turned
+_MOST_LINES = 7  # strengths and gates; more are drawn as rows of a heat map
+_MOST_LETTERS = 120  # maximum letters of words, with spaces, along an axis without rotation
 
 
 def show_trace(path: Path, command: str, text: str) -> int:
     """Trace the model of the run at `path` through `text`; write trace.csv and trace.png.
 
-    `command`: the command that trains on the language. Prints a line, and returns the exit code.
-    Raises `UserError` if there is no such run.
+    `command`: the command that trains on the language. Prints the result, and returns the exit
+    code. Raises `UserError` if there is no such run.
     """
     model, options = open_sequence_model(path, command)
     with user_input():
@@ -53,7 +53,7 @@ def show_trace(path: Path, command: str, text: str) -> int:
 
 
 def trace_figure(found: Trace, title: str) -> Any:
-    """Return a figure over the string: the machine, the number that follows it, the strengths."""
+    """Return a figure along the string: the machine, the number that tracks it, the strengths."""
     count, places = 3 if found.strengths else 2, np.arange(1, len(found.symbols) + 1)
     heights = [panel_height(found.language, found.states), *[1.8] * (count - 1)]
     figure = new_figure(sum(heights) + 1.2)
@@ -78,7 +78,7 @@ def trace_figure(found: Trace, title: str) -> Any:
 
 
 def _mark_answers(axes: Any, found: Trace) -> None:
-    """Write the right answers above the machine, and mark where the model's are wrong."""
+    """Write the correct answers above the machine, and mark the model's wrong answers."""
     if wrong := [place + 1 for place in found.wrong]:
         where = axes.get_xaxis_transform()
         look = {"color": "black", "label": "a wrong answer", "transform": where, "clip_on": False}
@@ -90,7 +90,7 @@ def _mark_answers(axes: Any, found: Trace) -> None:
 
 
 def _write(axes: Any, words: Sequence[str]) -> None:
-    """Write a word at each position of an axis, upright if they need less room so."""
+    """Write a word at each position of an axis, rotated if this takes less space."""
     turn = max(map(len, words)) > 1 and sum(len(word) + 1 for word in words) > _MOST_LETTERS
     places = np.arange(1, len(words) + 1)
     axes.set_xticks(places, list(map(literal_text, words)), fontsize="small", rotation=90 * turn)
@@ -99,7 +99,7 @@ def _write(axes: Any, words: Sequence[str]) -> None:
 def _draw_strengths(
     axes: Any, places: np.ndarray, strengths: Mapping[str, Sequence[float]]
 ) -> None:
-    """Draw a line each, which the legend names."""
+    """Draw one line each, named in the legend."""
     styles = line_styles(list(strengths))
     for name, values in strengths.items():
         axes.plot(
@@ -111,7 +111,7 @@ def _draw_strengths(
 def _draw_map(
     figure: Any, axes: Any, strengths: Mapping[str, Sequence[float]], length: int
 ) -> None:
-    """Draw a row each: a legend of so many lines could not be read."""
+    """Draw one row each: a legend of so many lines would be unreadable."""
     values = np.array(list(strengths.values()))
     low, high = min(0.0, values.min()), max(1.0, values.max())
     extent = (0.5, length + 0.5, len(values) - 0.5, -0.5)

@@ -1,8 +1,9 @@
-"""The presets of formal languages: the published best configurations, and ours for two CPU cores.
+"""The presets of formal languages: the best published configurations, and ours for two CPU cores.
 
 Source: Irie et al. 2023, appendix C.2 and Tables 3 to 5, and its code: Adam (0.9, 0.995, 1e-9), no
-dropout, no clipping, no positions; up to 300 epochs of 10,000 strings; a measurement every 50
-updates, and an end when all is right. The embedding has the model's width; an LSTM's has 128 units.
+dropout, no clipping, no positional encoding; up to 300 epochs of 10,000 strings; a measurement
+every 50 updates, with early stopping once everything is correct. The embedding has the model's
+width; an LSTM's has 128 units.
 """
 
 from collections.abc import Mapping
@@ -18,20 +19,20 @@ from fastweights.tasks import Language, TrainerConfig
 
 _TABLE = SCORES / "formal_languages_2023_configurations.csv"
 FURTHER = (500, 2_000, 10_000)  # lengths on which a solution is tested
-# As in the published models: no positions; Transformers with LayerNorm after each branch;
-# self-referential matrices that begin with small queries and weak writes.
+# As in the published models: no positional encoding; Transformers with LayerNorm after each branch;
+# self-referential matrices that start with small queries and weak writes.
 MAPS = PUBLISHED_MAPS | {
     "transformer": {"positions": "none", "norm": "post"},
     "srwm": PUBLISHED_MAPS["srwm"] | {"start": "languages"},
 }
-# The block of the published code, for `paper`. With `small` it did worse on parity and Dyck-1, and
-# better on Shuffle-2 (docs/results/formal_languages).
+# The residual block of the published code, for `paper`. With `small`, it did worse on parity and
+# Dyck-1, and better on Shuffle-2 (docs/results/formal_languages).
 PUBLISHED_BLOCKS = {"srwm": {"norm": "legacy_raw"}}
-# Epochs of `small`. Recurrent fast weights get many, because they find the weights that count
-# beyond the trained lengths by chance.
+# Epochs of `small`. Recurrent fast weights get many, because they find weights that generalise
+# beyond the trained lengths only by chance.
 EPOCHS, MANY_EPOCHS = 48, 80
-# A language with one answer a string teaches little at a time: at the published rate, even an LSTM
-# stays at chance on even pairs. Batches of similar lengths hold some of short strings alone.
+# Languages with one answer per string provide little signal: at the published rate, even an LSTM
+# stays at chance on even pairs. With batches of similar lengths, some hold only short strings.
 FASTEST_WITH_ONE_ANSWER = 3e-3
 
 
@@ -54,7 +55,7 @@ class Configuration:
 
 @cache
 def configurations() -> Mapping[tuple[str, str], Configuration]:
-    """Return configurations by task and core; the task `*` is for all without a row."""
+    """Return configurations by task and core; the task `*` applies to all tasks without a row."""
     kinds = {name: type(value) for name, value in vars(Configuration()).items()}
     return {
         (row["task"], row["core"]): Configuration(
@@ -78,10 +79,10 @@ def paper(core: str, task: Language) -> SequenceOptions[Language]:
 
 
 def small(core: str, task: Language) -> SequenceOptions[Language]:
-    """Return options for minutes a model on one CPU core, with the published lengths and sizes.
+    """Return options that take minutes per model on one CPU core, with published lengths and sizes.
 
     There are fewer strings and epochs than published. Gradients are clipped, and an average of the
-    weights is measured instead of the weights themselves.
+    weights is evaluated instead of the weights themselves.
     """
     sizes = {"train_size": 2_000, "valid_size": 200, "test_size": 500, "length_size": 20}
     epochs = MANY_EPOCHS if core in ("rdn", "srwm") else EPOCHS

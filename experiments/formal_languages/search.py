@@ -1,7 +1,7 @@
-"""A search over the published space of settings: one task and core, each setting with every seed.
+"""A search over the published space of settings: one task and core, every setting with every seed.
 
-The paper reports the best setting by the mean of Bin0 and Bin1. Here the validation split selects
-it, unless the published selection is asked for. The scores on both bins stand beside it.
+The paper reports the setting with the best mean of Bin0 and Bin1. Here, the validation split
+selects it, unless the published selection is requested; scores on both bins are also shown.
 Source: Irie et al. 2023, Table 3.
 """
 
@@ -30,13 +30,13 @@ LAYERS, WIDTHS, MULTIPLES, HEADS = (1, 2, 4), (8, 16, 32), (1, 2, 4), (1, 2, 4)
 RATES, BATCHES = (1e-3, 2e-3, 3e-3, 1e-2, 2e-2, 3e-2), (16, 32, 64)
 LSTM_LAYERS, LSTM_WIDTHS = (1, 2), (8, 16, 32, 64)
 ORDERS = ("grid", "random")
-# What every run of a search has from its setting, its seed or its place, besides the core's sizes.
+# Options that a run gets from its setting, seed or position, in addition to the core's sizes.
 _REPLACED = ("seed", "savedir", "xpid", "num_threads", "learning_rate", "batch_size")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A point of the search space: the core's sizes, as its options, and the trainer's."""
+    """A point in the search space: options of the core (sizes) and of the trainer."""
 
     sizes: tuple[tuple[str, int], ...]
     learning_rate: float
@@ -60,7 +60,7 @@ class Setting:
 
 
 def space(core: str) -> list[Setting]:
-    """Return all settings of a core: its own options, in combinations that fit each other."""
+    """Return all settings of a core: its own options, in consistent combinations."""
     known = core_kind(core).options()
     is_block = "heads" in known
     axes = {"layers": LAYERS if is_block else LSTM_LAYERS, "heads": HEADS}
@@ -82,7 +82,7 @@ def search_settings(
     preset_name: str,
     asked: SequenceTableOptions,
 ) -> int:
-    """Run what is missing; write search.md, .csv, .json and .png; return the exit code.
+    """Run missing settings; write search.md, .csv, .json and .png; return the exit code.
 
     `base` has the options of the preset `preset_name`.
     """
@@ -110,7 +110,7 @@ def search_settings(
 
 
 def _check_kept(base: SequenceOptions, preset_name: str, setting: Setting) -> None:
-    """Raise a one-line `UserError` for given options that the runs of a search replace."""
+    """Raise a one-line `UserError` for given options that the runs of a search override."""
     preset = sequence_preset(preset_name, base.core, type(base.task)())
     replaced = (*_REPLACED, *of_core(base.core, dict(setting.sizes)))
     given = changed_learning_options(preset, base)
@@ -122,7 +122,7 @@ def _check_kept(base: SequenceOptions, preset_name: str, setting: Setting) -> No
 
 
 def _in_units(size: Mapping[str, int]) -> dict[str, int]:
-    """Return sizes with the feed-forward networks' in units, not in multiples of the width."""
+    """Return sizes with feed-forward sizes in units rather than multiples of the width."""
     return dict(size) | (
         {"feedforward": size["feedforward"] * size["width"]} if "feedforward" in size else {}
     )
@@ -159,7 +159,7 @@ def _solved(row: Row) -> str:
 
 
 def _baselines(results: Sequence[Mapping[str, Any]]) -> str:
-    """Return the best baseline's percentage of each bin; it is the same for all settings."""
+    """Return the best baseline's percentage for each bin, which is the same for all settings."""
     if not results:
         return ""
     best = ((split, *best_baseline(results[0], split)) for split in ("bin0", "bin1"))

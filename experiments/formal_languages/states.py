@@ -1,8 +1,8 @@
-"""The panel of a trace that draws the machine: counters, labels, or the content of a stack.
+"""The panel of a trace that draws the machine: counters, labels, or the contents of a stack.
 
-A language declares whether its state is a stack, and which parts of it do not count. Of all other
-parts, whole numbers and truth values are counters. Everything else is a label, such as a
-permutation, or a phase if it stands beside a number.
+A language declares whether its state is a stack, and which parts of it do not count. Among the
+other parts, whole numbers and truth values are counters. Everything else is a label, such as a
+permutation, or a phase if it accompanies a number.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -14,10 +14,10 @@ import numpy as np
 from fastweights.evaluation import COLOURS, ORANGE, line_styles, literal_text
 from fastweights.tasks import Language
 
-LONGEST_WRITTEN = 80  # positions, if something is written at each; more do not fit
+LONGEST_WRITTEN = 80  # maximum positions if text is written at each; more do not fit
 _MOST_LABELS = 12  # on an axis; more are written beside the line
-_MOST_LINES = 2  # counters; more are rows of cells, because their lines would cover each other
-_MOST_COLOURS = 6  # different symbols on stacks; more are written into the cells
+_MOST_LINES = 2  # counters; more are drawn as rows of cells, because lines would overlap
+_MOST_COLOURS = 6  # different symbols on stacks; more are written in the cells
 
 Stack = Sequence[Hashable]
 
@@ -46,20 +46,20 @@ def draw_states(axes: Any, language: Language, states: Sequence[Hashable]) -> No
 
 
 def panel_height(language: Language, states: Sequence[Hashable]) -> float:
-    """Return the height that the panel needs, in inches."""
+    """Return the height of the panel in inches."""
     deepest = max(map(len, _stacks(states)), default=0) if language.is_stack else 0
     return 1.8 + min(1.8, 0.06 * deepest)
 
 
 def _stacks(states: Sequence[Hashable]) -> list[Stack]:
-    """Return the content of each stack as texts, from its bottom."""
+    """Return the contents of each stack as strings, from the bottom."""
     return [tuple(map(str, state)) for state in states]
 
 
 def _columns(
     states: Sequence[Hashable], untraced: Sequence[str]
 ) -> Mapping[str, Sequence[Hashable]]:
-    """Return each part's values by its name; states without the same parts are one part."""
+    """Return each part's values by name; states without common parts are a single part."""
     parts = [_parts(state, untraced) for state in states]
     names = list(parts[0])
     if any(list(part) != names for part in parts):
@@ -68,7 +68,7 @@ def _columns(
 
 
 def _parts(state: Hashable, untraced: Sequence[str]) -> Mapping[str, Hashable]:
-    """Return the parts of a state by their names; those of a plain tuple are numbered from 1."""
+    """Return the parts of a state by name; those of a plain tuple are numbered from 1."""
     if not isinstance(state, tuple):
         return {"": state}
     names = getattr(state, "_fields", range(1, len(state) + 1))
@@ -77,7 +77,7 @@ def _parts(state: Hashable, untraced: Sequence[str]) -> Mapping[str, Hashable]:
 
 
 def _draw_counters(axes: Any, numbers: Mapping[str, Sequence[int]]) -> None:
-    """Draw a line each; the axis names a single one, and the legend names several."""
+    """Draw one line each; the axis names a single counter, the legend names several."""
     from matplotlib.ticker import MaxNLocator
 
     for (name, values), style in zip(
@@ -93,7 +93,7 @@ def _draw_counters(axes: Any, numbers: Mapping[str, Sequence[int]]) -> None:
 
 
 def _draw_rows(axes: Any, numbers: Mapping[str, Sequence[int]]) -> None:
-    """Draw a row of cells each, the darker the larger, with the number in each cell."""
+    """Draw one row of cells each, darker for larger numbers, with the number in each cell."""
     cells = np.array(list(numbers.values()))
     height, length = cells.shape
     look = {"cmap": "Oranges", "aspect": "auto", "vmin": 0, "vmax": 2 * max(1, cells.max())}
@@ -106,7 +106,7 @@ def _draw_rows(axes: Any, numbers: Mapping[str, Sequence[int]]) -> None:
 
 
 def _draw_phases(axes: Any, labels: Sequence[str]) -> None:
-    """Name each phase where it begins."""
+    """Write each phase's name at its start."""
     if not any(labels):
         return
     place = 0.5
@@ -119,7 +119,7 @@ def _draw_phases(axes: Any, labels: Sequence[str]) -> None:
 
 
 def _draw_labels(axes: Any, labels: Sequence[str]) -> None:
-    """Draw a line over labels, on the axis or, if there are many, beside the line."""
+    """Draw a line over labels, which are on the axis or, if there are many, beside the line."""
     kinds = {label: height for height, label in enumerate(sorted(set(labels)))}
     heights = [kinds[label] for label in labels]
     axes.step(np.arange(1, len(labels) + 1), heights, ".-", where="mid", color=ORANGE)
@@ -135,7 +135,7 @@ def _draw_labels(axes: Any, labels: Sequence[str]) -> None:
 
 
 def _draw_stacks(axes: Any, stacks: Sequence[Stack]) -> None:
-    """Draw a column of cells each; colours or written symbols tell what is in the cells."""
+    """Draw one column of cells each; colours or symbols show the cells' contents."""
     from matplotlib.colors import ListedColormap
     from matplotlib.ticker import MaxNLocator
 

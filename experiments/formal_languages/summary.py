@@ -1,9 +1,9 @@
 """Languages x memories on one page: which memory solves which language, ordered by class.
 
-With a seed, a memory *solves* a language if every string of Bin0 and Bin1 is right. It
-*generalises* if the much longer strings of the test lengths are right, too. It *fits* the language
-if 99 % of Bin0 are right, and *fails* otherwise. What theory says about these memories stands
-below.
+For one seed, a memory *solves* a language if every string in Bin0 and Bin1 is correct. It
+*generalises* if the much longer strings of the test lengths are correct, too. It *fits* the
+language if 99 % of Bin0 are correct, and *fails* otherwise. Theoretical results about these
+memories are listed below the table.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ from fastweights.experiments.table import (
 from fastweights.host import UserError, expanded, unknown_name, user_input, write_bytes, write_json
 from fastweights.tasks import LANGUAGES
 
-# Grazzi et al. 2025: writes that can negate the stored value.
+# Grazzi et al. 2025: writes that can negate stored values.
 _REVERSING = {"core_feature_map": "silu_unit", "core_max_write_strength": 2}
 # Memories whose options differ from the core's preset.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -51,7 +51,7 @@ STATES = tuple(MEANINGS)
 
 
 def memories() -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return a core and options by each memory's name; `_2` marks write strengths up to 2."""
+    """Return core and options by memory name; `_2` marks write strengths up to 2."""
     return {name: (name, {}) for name in CORES if not is_named_by_size(name)} | VARIANTS
 
 
@@ -67,12 +67,12 @@ def state(result: Mapping[str, Any]) -> str:
 def summarise_languages(
     preset_name: str, asked: SequenceTableOptions, changes: Mapping[str, Any] | None = None
 ) -> int:
-    """Run what is missing; write summary.md and .png (a line a memory), and pairs of both.
+    """Run missing cells; write summary.md and .png (one row per memory), and all pairs.
 
-    The pairs' files are pairs.md, .csv, .json and .png, and results.json has the runs.
+    The files of the pairs are pairs.md, .csv, .json and .png; results.json has the runs.
 
     `asked.settings` are the languages, `asked.only` the memories; empty means all. `changes` are
-    options of all runs that the preset does not set, such as the device.
+    options for all runs that the preset does not set, such as the device.
     """
     check_table(asked)
     languages = _chosen("--settings", asked.settings, LANGUAGES)
@@ -101,7 +101,7 @@ def _chosen(flag: str, asked: Sequence[str], known: Mapping[str, Any]) -> list[s
 
 
 def longer(result: Mapping[str, Any]) -> float:
-    """Return the share of strings of Bin1 that are right, in percent."""
+    """Return the percentage of Bin1 strings that are correct."""
     return 100 * result["bin1"]["sequence_accuracy"]
 
 
@@ -122,10 +122,10 @@ def _write(grid: Grid, out: Path, failures: Mapping[str, str]) -> None:
 
 
 def matrix(rows: Sequence[Row]) -> str:
-    """Return Markdown: a line a memory, a column a language, the seeds' outcomes in cells.
+    """Return Markdown: one row per memory, one column per language, the seeds' outcomes in cells.
 
-    The last line has the best baseline's percentage of Bin1. What theory says follows, a line a
-    language, with the numbers of its sources.
+    The last row has the best baseline's percentage of Bin1. Theoretical results follow, one line
+    per language, with the numbers of their sources.
     """
     found = {_pair(row): row for row in rows}
     languages, names = (
@@ -165,7 +165,7 @@ def _baseline(row: Row) -> str:
 
 
 def worst(row: Row) -> str:
-    """Return the worst outcome of the seeds that have run."""
+    """Return the worst outcome over the seeds that have run."""
     return max((state(run.result()) for run in row.runs.values()), key=STATES.index)
 
 

@@ -1,6 +1,6 @@
-"""What theory says about a memory and a language: weights for it exist, or cannot exist.
+"""Theoretical results on a memory and a language: whether suitable weights can exist.
 
-Sources: `experiments/scores/languages_theory.csv` names one for each statement.
+Sources: `experiments/scores/languages_theory.csv` names one per statement.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ VERDICTS = ("can", "cannot")
 
 
 class Statement(NamedTuple):
-    """What theory says of a memory and a language, at finite precision and any length of strings.
+    """A theoretical result on a memory and a language, at finite precision and for any length.
 
     `verdict` is `can` or `cannot`.
     """
@@ -26,7 +26,7 @@ class Statement(NamedTuple):
 
 @cache
 def theory() -> Mapping[tuple[str, str], Statement]:
-    """Return statements by language and memory: of each pair, the first row of the file."""
+    """Return statements by language and memory; for each pair, the file's first row."""
     found: dict[tuple[str, str], Statement] = {}
     for row in read_rows(_TABLE):
         statement = Statement(row["verdict"], row["source"])
@@ -37,7 +37,7 @@ def theory() -> Mapping[tuple[str, str], Statement]:
 
 
 def sources(languages: Iterable[str], memories: Iterable[str]) -> list[str]:
-    """Return the sources of statements about these languages and memories, each source once."""
+    """Return the sources of the statements about these languages and memories, each once."""
     memories = list(memories)
     pairs = ((language, memory) for language in languages for memory in memories)
     return list(dict.fromkeys(theory()[pair].source for pair in pairs if pair in theory()))

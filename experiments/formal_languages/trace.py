@@ -1,16 +1,16 @@
-"""A trace: the component of a memory that follows a language's machine, position by position.
+"""A trace: the component of a memory that tracks a language's machine, position by position.
 
-Every number that `Core.inspect` returns is a candidate: a unit of an LSTM, an entry of a fast
-weight matrix, a write strength. For delta rules there is one more, the eigenvalue 1 - beta |k|^2 by
-which a write multiplies the value stored at its key; below zero it can flip a sign. The selected
-candidate is the one that the machine's state explains best on strings drawn for this purpose, by
-the correlation ratio: the share of its variance that lies between states.
+Every number that `Core.inspect` returns is a candidate: a unit of an LSTM, an entry of a
+fast-weight matrix, a write strength. Delta rules have one more: the eigenvalue 1 - beta |k|^2 by
+which a write multiplies the value stored at its key; below zero, it can flip a sign. The candidate
+selected is the one best explained by the machine's state on strings drawn for this purpose,
+measured by the correlation ratio: the share of its variance that lies between states.
 
-A state that only one beginning of a string reaches would explain every memory, so positions with
-such states do not count. Where nearly all are such, as those of a machine that keeps the whole
-string, the machine's answers select the component instead, at the positions that have an answer.
-Parts of a state that the language leaves untraced do not count: they say which symbols may follow,
-as whether a b was read.
+A state that is reached by only one prefix would explain any memory, so positions with such states
+do not count. If nearly all states are of this kind, as in a machine that keeps the whole string,
+the machine's answers select the component instead, at the positions that have an answer. Parts of a
+state that the language declares untraced do not count: they determine which symbols may follow,
+such as whether a b was read.
 """
 
 import csv
@@ -32,12 +32,12 @@ from fastweights.experiments.sequences.options import SequenceOptions
 from fastweights.host import write_bytes
 from fastweights.tasks import Language, Sample, SequenceModel, Sequences
 
-STRINGS = 64  # strings on which the component is selected
-FOR_ANSWERS = 256  # as many where answers select it: a string may have one answer
-MOST_ALONE = 0.75  # share of positions whose state no other beginning of a string reaches
+STRINGS = 64  # number of strings for selecting the component
+FOR_ANSWERS = 256  # the same if answers select it: a string may have only one answer
+MOST_ALONE = 0.75  # maximum share of positions whose state no other prefix reaches
 LONGEST_TRACE = 2_000  # symbols
-_LARGEST = 50_000_000  # most numbers in memory
-_GROWING = ("count",)  # tells the position, which a machine's state may follow as well
+_LARGEST = 50_000_000  # maximum count of numbers in memory
+_GROWING = ("count",)  # reveals the position, which may correlate with a machine's state
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +50,8 @@ class Trace:
     expected: Sequence[str | None]
     answered: Sequence[str]
     component: str  # such as: layer 1 fast_weights[0, 2, 1]
-    explained: float  # share of its variance, on strings drawn to select it
-    groups: str  # between which that share lies: STATES or ANSWERS
+    explained: float  # share of its variance explained, on the strings drawn to select it
+    groups: str  # the groups that explain it: STATES or ANSWERS
     values: Sequence[float]
     strengths: Mapping[str, Sequence[float]]  # write strengths and eigenvalues, by name
 
@@ -63,11 +63,12 @@ class Trace:
 
 
 def trace(model: SequenceModel, options: SequenceOptions, text: str) -> Trace:
-    """Follow a model through a string or the beginning of one.
+    """Follow a model through a string or a prefix of one.
 
     Raises:
-        ValueError: no string of the language begins so, the string is too long, or the core has no
-            memory to inspect or none that changes, or all positions are in one group; one line.
+        ValueError: not a prefix of any string of the language, the string is too long, the core has
+            no memory to inspect or its memory never changes, or all positions are in one group; one
+            line.
     """
     language = options.task
     symbols = _symbols(language, text)
@@ -76,7 +77,7 @@ def trace(model: SequenceModel, options: SequenceOptions, text: str) -> Trace:
     names, explained = _explained(_follow(model, chosen.samples, chosen.places), chosen.groups)
     best = int(np.argmax(explained))
     if np.isneginf(explained[best]):
-        raise ValueError("no number of the core's memory changes over the language's strings")
+        raise ValueError("no number in the core's memory changes over the language's strings")
     everywhere = [(time, 0) for time in range(len(symbols))]
     own = _follow(model, [language.labelled(symbols)], everywhere)
     special = [place for place, name in enumerate(names) if _is_strength(name)]
@@ -95,7 +96,7 @@ def trace(model: SequenceModel, options: SequenceOptions, text: str) -> Trace:
 
 
 def write_csv(found: Trace, path: Path) -> None:
-    """Write a row for each position."""
+    """Write one row per position."""
     text = io.StringIO(newline="")
     head = ("position", "symbol", "machine", "expected", "answered", found.component)
     writer = csv.writer(text, lineterminator="\n")
@@ -115,7 +116,7 @@ def state_text(state: Hashable) -> str:
 
 
 def _symbols(language: Language, text: str) -> list[str]:
-    """Return the symbols and questions of a text; raise a one-line `ValueError` for a bad one."""
+    """Return the symbols and questions in `text`; raise a one-line `ValueError` if invalid."""
     symbols = language.with_questions(language.parse(text))
     if len(symbols) > LONGEST_TRACE:
         raise ValueError(f"--trace takes at most {LONGEST_TRACE:,} symbols, not {len(symbols):,}")
@@ -130,7 +131,7 @@ def _symbols(language: Language, text: str) -> list[str]:
 
 
 def _passed(language: Language, symbols: Sequence[str]) -> list[tuple[Hashable, str | None]]:
-    """Run the machine; where it refuses a symbol, say what a string of the language looks like."""
+    """Run the machine; if it rejects a symbol, raise an error with an example string."""
     try:
         return language.run(symbols)
     except ValueError as error:
@@ -138,18 +139,18 @@ def _passed(language: Language, symbols: Sequence[str]) -> list[tuple[Hashable, 
 
 
 def _example(language: Language) -> str:
-    """Return the example of the language's file, for the end of an error message."""
+    """Return the example from the language's file, for the end of an error message."""
     lines = (sys.modules[type(language).__module__].__doc__ or "").splitlines()
     examples = [line.strip() for line in lines if line.startswith("    ")]
     return f"; a string is, for example, {examples[0]}" if examples else ""
 
 
 class Chosen(NamedTuple):
-    """Positions P of drawn strings, in groups; no two have the same beginning of a string."""
+    """Positions P of drawn strings, in groups; no two have the same prefix."""
 
     samples: list[Sample]
-    places: list[tuple[int, int]]  # time and string, of each position, sorted
-    groups: list[Hashable]  # of each position
+    places: list[tuple[int, int]]  # time and string of each position, sorted
+    groups: list[Hashable]  # group of each position
     by: str
 
 
@@ -158,7 +159,7 @@ ANSWERS = "the machine's answers (nearly every position has a state of its own)"
 
 
 def _chosen(language: Language, options: SequenceOptions) -> Chosen:
-    """Draw strings; group their positions by the machine's state, or else by its answer.
+    """Draw strings; group positions by the machine's state, or else by its answer.
 
     Raises:
         ValueError: all positions are in one group, so no share of a variance lies between groups.
@@ -195,11 +196,11 @@ def _drawn(language: Language, options: SequenceOptions, count: int) -> list[Sam
 def _beginnings(
     language: Language, samples: Sequence[Sample]
 ) -> dict[tuple[int, int], tuple[Hashable, str | None]]:
-    """Return state and answer by (time, string), once for each beginning that strings share."""
+    """Return state and answer by (time, string), once per prefix that strings share."""
     found, seen = {}, {}
     for number, sample in enumerate(samples):
         words = [language.words[token] for token in sample.tokens]
-        beginning = 0  # its number; 0: nothing read
+        beginning = 0  # number of the prefix; 0: nothing read
         for time, (word, passed) in enumerate(zip(words, language.run(words), strict=True)):
             if (key := (beginning, word)) not in seen:
                 seen[key] = len(seen) + 1
@@ -209,7 +210,7 @@ def _beginnings(
 
 
 def _counted(language: Language, state: Any) -> Hashable:
-    """Return a state without the parts that the language leaves untraced."""
+    """Return a state without its untraced parts."""
     if not language.untraced:
         return state
     return tuple(part for name, part in state._asdict().items() if name not in language.untraced)
@@ -227,7 +228,7 @@ class Followed(NamedTuple):
 def _follow(
     model: SequenceModel, samples: Sequence[Sample], places: Sequence[tuple[int, int]]
 ) -> Followed:
-    """Step through all strings side by side; keep the positions (time, string), sorted."""
+    """Step through all strings in parallel; keep the positions (time, string), sorted."""
     model.eval()
     tokens, _ = Sequences.of(samples).batch(torch.arange(len(samples)))
     kept = torch.zeros(tokens.shape, dtype=torch.bool)
@@ -247,7 +248,7 @@ def _follow(
 def _explained(followed: Followed, groups: Sequence[Hashable]) -> tuple[list[str], np.ndarray]:
     """Return names, and the share of each number's variance that lies between groups.
 
-    Adjusted, as R^2 is, for the number of groups; -inf for a number that hardly changes.
+    Adjusted for the number of groups, like R^2; -inf for a number that barely changes.
     """
     numbers = {group: number for number, group in enumerate(dict.fromkeys(groups))}
     of_group = np.array([numbers[group] for group in groups])
@@ -263,7 +264,7 @@ def _explained(followed: Followed, groups: Sequence[Hashable]) -> tuple[list[str
 
 
 def _flat(layers: list[dict[str, Tensor]]) -> tuple[list[str], Tensor]:
-    """Return all numbers of a step side by side, [B, names], and their names."""
+    """Return all numbers of a step, concatenated as [B, names], and their names."""
     if not layers:
         raise ValueError("the core has no memory to trace")
     names, parts = [], []
@@ -279,7 +280,7 @@ def _flat(layers: list[dict[str, Tensor]]) -> tuple[list[str], Tensor]:
 
 
 def _eigenvalues(layer: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return 1 - beta |k|^2 [B, H], if the layer has one write strength a head."""
+    """Return 1 - beta |k|^2 [B, H] if the layer has one write strength per head."""
     key, strength = layer.get("key"), layer.get("strength")
     if key is None or strength is None or strength.shape != key.shape[:-1]:
         return {}

@@ -1,4 +1,4 @@
-"""Runs of language models: options, training, evaluation, text, export, and the paper's tables."""
+"""Language-model runs: options, training, evaluation, text, export, and the paper's tables."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Runs of the language models' command in a grid."""
+"""Runs of the language-model command in a grid."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

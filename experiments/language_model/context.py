@@ -1,8 +1,8 @@
-"""Compare full context with spans by seed: does a memory predict better with its state carried?
+"""Comparison of full context with spans: does a memory predict better if its state is carried?
 
-Differences are of the same seed, so that what a seed's weights have in common drops out. Intervals
-are Student's, 95 % for normally distributed differences: a bootstrap over two or three seeds, as in
-the tables, would exclude 0 as soon as all differences have one sign.
+Differences are paired by seed, so that effects common to a seed's weights cancel. Intervals are
+Student's, 95 % for normally distributed differences: a bootstrap over two or three seeds, as in the
+tables, would exclude 0 as soon as all differences have the same sign.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from fastweights.experiments.language_model.figures import FULL, SPANS
 from fastweights.experiments.rows import Row
 
-# 97.5 % quantiles of Student's distribution with 1, 2, ... degrees of freedom; beyond, the last.
+# 97.5 % quantiles of Student's t with 1, 2, ... degrees of freedom; for more, the last one.
 T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
 class ContextEffect(NamedTuple):
-    """What full context adds to a model's figure; below 0 it helps."""
+    """The change in a model's figure due to full context; below 0 it helps."""
 
     model: str
     unit: str
@@ -28,7 +28,7 @@ class ContextEffect(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Say whether full context helps, as far as the seeds tell."""
+        """Return whether full context helps, as far as the seeds show."""
         if self.interval is None:
             return "one seed does not tell"
         low, high = self.interval
@@ -37,7 +37,7 @@ class ContextEffect(NamedTuple):
         return "it helps" if high < 0 else "it harms"
 
     def said(self, digits: int) -> str:
-        """Return a line of text about it."""
+        """Return one line of text about it."""
         low, high = self.interval or (None, None)
         interval = "" if low is None else f" [{low:+.{digits}f}, {high:+.{digits}f}]"
         seeds = ", ".join(map(str, self.by_seed))
@@ -52,7 +52,7 @@ class ContextEffect(NamedTuple):
 
 
 def context_effects(rows: Sequence[Row], unit: str) -> Iterator[ContextEffect]:
-    """Yield one for each model that has runs of the same seeds with and without full context."""
+    """Yield one per model that has runs with the same seeds with and without full context."""
     of_spans = {_model(row): row for row in rows if row.labels["context"] == SPANS}
     for row in rows:
         spans = of_spans.get(_model(row))
@@ -71,7 +71,7 @@ def context_effects(rows: Sequence[Row], unit: str) -> Iterator[ContextEffect]:
 
 
 def student_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Return the 95 % interval of the mean of normal values; None with fewer than two."""
+    """Return the 95 % interval of the mean of normal values; None for fewer than two."""
     if len(values) < 2:
         return None
     quantile = T_975[min(len(values) - 1, len(T_975)) - 1]

@@ -1,4 +1,4 @@
-"""Evaluations of a trained model, stored beside it: windows, full context, loss by position."""
+"""Evaluations of a trained model, stored with it: windows, full context, loss by position."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,36 +28,36 @@ class LanguageEvaluation:
     """Options of an evaluation."""
 
     protocol: Literal["auto", "sliding", "full-context", "both"] = "auto"
-    """sliding (windows with a fresh state each), full-context (the state is carried through the
-    text), both, or auto: as the run was trained."""
+    """Protocol: sliding (windows, each with a fresh state), full-context (the state is carried
+    through the text), both, or auto (as in the run's training)."""
     split: Literal["valid", "test", "both"] = "both"
-    """The split to measure."""
+    """Split to evaluate."""
     window: int | None = None
-    """sliding: tokens in a window (default: the run's span)."""
+    """sliding: number of tokens per window (default: the run's span)."""
     stride: int = 1
-    """sliding: tokens between windows; 1 as published. The cost is window / stride passes over the
-    text."""
+    """sliding: number of tokens between windows; published: 1. The cost is window / stride passes
+    over the text."""
     at_once: int = 32
-    """sliding: windows computed at once; changes speed only."""
+    """sliding: number of windows computed in parallel; affects only speed."""
     columns: int = 1
-    """full-context: pieces of the text side by side, each begun with a fresh state; 1 as published.
+    """full-context: number of parallel pieces of the text, each with a fresh state; published: 1.
     """
     by_position: bool = False
-    """Also measure the loss by position in the context, and draw it."""
+    """Also measure the loss by position in the context, and plot it."""
     context: int = 2048
-    """by-position: tokens read from a fresh state."""
+    """by-position: number of tokens to read from a fresh state."""
     data: str | None = None
-    """Another text of the same vocabulary (default: the run's)."""
+    """Another text with the same vocabulary (default: the run's)."""
     cache: Path | None = None
-    """Folder that keeps the text's token numbers (default: the run's)."""
+    """Folder that caches the text's token numbers (default: the run's)."""
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits to measure."""
+        """The splits to evaluate."""
         return ("valid", "test") if self.split == "both" else (self.split,)
 
     def check(self) -> None:
-        """Raise a one-line `ValueError` for a value that is not allowed."""
+        """Raise a one-line `ValueError` for an invalid value."""
         check_ranges(self, COUNT, "stride", "at_once", "columns", "context", "window")
 
     def check_text(self, text: Corpus, window: int) -> None:
@@ -85,10 +85,10 @@ class LanguageEvaluation:
         default = LanguageEvaluation()
         for (name, with_what), is_used in used.items():
             if not is_used and getattr(self, name) != getattr(default, name):
-                raise ValueError(f"{flag(name)} has no effect here: it goes with {with_what}")
+                raise ValueError(f"{flag(name)} has no effect here: it needs {with_what}")
 
     def protocols(self, window: int, full_context: bool) -> list[EvaluationProtocol]:
-        """Return the protocols, for a run that was trained with or without full context."""
+        """Return the protocols for a run that was trained with or without full context."""
         carried = {"sliding": [False], "full-context": [True], "both": [False, True]}
         how = {"window": window, "stride": self.stride, "at_once": self.at_once}
         return [
@@ -98,12 +98,12 @@ class LanguageEvaluation:
 
 
 def evaluate_model(saved: SavedModel, asked: LanguageEvaluation) -> int:
-    """Measure, print, and store the results in `evaluations` beside the weights.
+    """Evaluate, print, and store the results in `evaluations` beside the weights.
 
     The precision is that of the run's options. Returns the exit code.
 
     Raises:
-        UserError: the model or text cannot be measured as asked; one line.
+        UserError: the model or text cannot be evaluated as requested; one line.
     """
     options = saved.options
     changes = {"data": asked.data or options.data, "cache": asked.cache or options.cache}
@@ -117,7 +117,7 @@ def evaluate_model(saved: SavedModel, asked: LanguageEvaluation) -> int:
         device = saved.model.softmax.weight.device
         precision = Precision.chosen(options.precision, device)
     if window > options.trainer.span and saved.model.config.positions != "none":
-        print(f"note: the model was trained on positions up to {options.trainer.span} only")
+        print(f"note: the model was only trained on positions up to {options.trainer.span}")
     for protocol in protocols:
         for split in asked.splits:
             part = text.splits[split]
@@ -158,7 +158,7 @@ def _by_position(
 def _keep(
     saved: SavedModel, text: Corpus, asked: LanguageEvaluation, name: str, content: dict[str, Any]
 ) -> Path:
-    """Write an evaluation; if --data names a text, the file's name has a part of its digest."""
+    """Write an evaluation; if --data is given, the file name includes part of the text's digest."""
     facts = {"update": saved.step, "text": text.digest, "unit": text.vocabulary.kind}
     name = name.replace(", ", "_").replace(" ", "-")
     if asked.data:
@@ -168,5 +168,5 @@ def _keep(
         path.parent.mkdir(exist_ok=True)
         write_json(path, facts | content)
     except OSError as error:
-        raise UserError(f"cannot keep {path} ({error.strerror}): free disk space") from error
+        raise UserError(f"cannot write {path} ({error.strerror}): free disk space") from error
     return path

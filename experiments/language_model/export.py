@@ -1,4 +1,4 @@
-"""An exported language model: its vocabulary beside the weights, and its card."""
+"""An exported language model: weights, vocabulary and model card."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from fastweights.tasks.language_model import Vocabulary, vocabulary_to_json
 def write_export(
     payload: Mapping[str, Any], vocabulary: Vocabulary, folder: Path, results: Mapping[str, Any]
 ) -> None:
-    """Write a checkpoint's model into `folder`, made where it is missing.
+    """Write a checkpoint's model to `folder`, which is created if missing.
 
     Args:
         results: the run's `result.json`, or nothing.
@@ -28,7 +28,7 @@ def write_export(
 
 
 def _without_folders(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the flags without local folders of runs, caches and texts."""
+    """Return the flags without the local folders of runs, caches and texts."""
     name = Path(flags["data"]).name if flags.get("data") else None
     return {**flags, "data": name, "cache": None, "savedir": "runs"}
 
@@ -61,12 +61,12 @@ tags:
 # {options["core"]} language model
 
 A language model with the memory `{options["core"]}`: {parameters / 1e6:.3f} M parameters,
-{payload["step"]:,} updates of training, seed {options["seed"]}, over {vocabulary.size:,}
-{vocabulary.kind}. Text: {options.get("data")}. `config.json` has every option.
+{payload["step"]:,} training updates, seed {options["seed"]}, vocabulary of {vocabulary.size:,}
+{vocabulary.kind}. Text: {options.get("data")}. `config.json` lists all options.
 
 ## Results
 
-{markdown_table(head, rows) if rows else "None of these weights."}
+{markdown_table(head, rows) if rows else "None: these weights have not been evaluated."}
 
 ## Use
 

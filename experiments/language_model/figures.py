@@ -1,4 +1,4 @@
-"""The rows of the language models' tables, and the options of the runs behind each row."""
+"""The rows of the language-model tables, and the options of the runs behind each row."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,15 +15,15 @@ from fastweights.experiments.language_model.options import (
 from fastweights.experiments.published import SCORES
 from fastweights.host import unknown_name
 
-EVERYTHING = "all"  # instead of a table: every memory of the project
+EVERYTHING = "all"  # instead of a table: all memories of the project
 SPANS, FULL = "spans", "full context"
-# Memories that `all` also trains with a carried state. The small preset gives them no positions in
-# either case, so only the context differs.
+# Memories that `all` also trains with carried state. In the small preset they have no positional
+# encoding in either case, so only the context differs.
 CARRIED = ("lstm", "delta_net", "delta_rnn", "rdn")
 
 
 class Figure(NamedTuple):
-    """A row of a table: a model, and how it reads the text."""
+    """A row in a table: a model, and how it reads the text."""
 
     row: str
     core: str
@@ -32,7 +32,7 @@ class Figure(NamedTuple):
     published: Mapping[str, float] | None = None  # perplexities by split, and parameters
 
     def options(self, preset_name: str, changes: Mapping[str, Any]) -> LanguageOptions:
-        """Return its runs' options, without seed and folder."""
+        """Return the options of its runs, without seed and folder."""
         options = language_preset(preset_name, self.core)
         if self.version:
             options = options.with_core({"version": self.version})
@@ -44,7 +44,7 @@ class Figure(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name for a run folder."""
+        """The name for run folders."""
         return f"{self.core}{self.version}{'-full-context' if self.context == FULL else ''}"
 
 

@@ -1,4 +1,4 @@
-"""A run's measurements of its model: quick ones during training, and the final ones."""
+"""A run's measurements of its model: quick ones during training, and final ones."""
 
 import re
 from collections.abc import Iterator
@@ -31,13 +31,13 @@ SPLITS = ("valid", "test")
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationProtocol:
-    """How a model reads a split: in windows with a fresh state each, or with its state carried."""
+    """How a model reads a split: in windows, each with a fresh state, or with its state carried."""
 
     full_context: bool  # whether the state is carried
-    window: int  # tokens of a window, or tokens at once
-    stride: int  # of windows, in tokens
-    at_once: int  # windows
-    columns: int = 1  # with full context: pieces of the text, side by side
+    window: int  # tokens per window, or tokens per call with full context
+    stride: int  # distance between windows, in tokens
+    at_once: int  # number of parallel windows
+    columns: int = 1  # with full context: number of parallel pieces of the text
 
     def __str__(self) -> str:
         if self.full_context:
@@ -48,7 +48,7 @@ class EvaluationProtocol:
     def measure(
         self, model: LanguageModel, part: Split, tick: Tick = lambda count: None
     ) -> Measure:
-        """Return the mean loss of a split; `tick` takes the number of new predictions."""
+        """Return the mean loss on a split; `tick` takes the number of new predictions."""
         if self.full_context:
             total = carried_loss(model, part.ids, self.window, self.columns, tick)
         else:
@@ -58,7 +58,7 @@ class EvaluationProtocol:
 
 @contextmanager
 def shown_progress(total: int) -> Iterator[Tick]:
-    """Show how many of `total` predictions were made; yield the function that counts them."""
+    """Show how many of `total` predictions are done; yield the function that counts them."""
     with ProgressDisplay(total, unit="tokens measured") as display:
         done = 0
 
@@ -81,7 +81,7 @@ def protocol_of(options: LanguageOptions) -> EvaluationProtocol:
 
 
 def quickly(model: LanguageModel, setting: Setting) -> dict[str, float]:
-    """Return a quick measure of the validation split, by parallel windows or columns."""
+    """Return a quick measurement on the validation split, with parallel windows or columns."""
     part, whole = setting.text.splits["valid"], protocol_of(setting.options)
     columns = min(HELD_OUT_COLUMNS, len(part.ids) - 1)
     with setting.precision.context():
@@ -91,7 +91,7 @@ def quickly(model: LanguageModel, setting: Setting) -> dict[str, float]:
 
 
 def both_splits(model: LanguageModel, setting: Setting) -> dict[str, Any]:
-    """Return the measures of validation and test split, with a display of progress."""
+    """Return the measurements on validation and test split, and show progress."""
     protocol, parts = protocol_of(setting.options), setting.text.splits
     total = sum(len(parts[split].ids) - 1 for split in SPLITS)
     with shown_progress(total) as tick, setting.precision.context():
@@ -103,7 +103,7 @@ def both_splits(model: LanguageModel, setting: Setting) -> dict[str, Any]:
 def sample(model: LanguageModel, setting: Setting, update: int, path: Path) -> str:
     """Add a sample of the model's text to the file at `path`; return the sample.
 
-    Samples of this and later updates are from before the run was resumed, and are replaced.
+    Samples of this and later updates predate a resumption of the run, and are replaced.
     """
     options, vocabulary = setting.options, setting.text.vocabulary
     generator = torch.Generator().manual_seed(options.seed + update)
@@ -116,7 +116,7 @@ def sample(model: LanguageModel, setting: Setting, update: int, path: Path) -> s
 
 
 def _before(update: int, samples: str) -> str:
-    """Return the part of `samples.txt` that is of earlier updates."""
+    """Return the part of `samples.txt` that belongs to earlier updates."""
     for head in re.finditer(r"^--- update ([\d,]+)$", samples, re.MULTILINE):
         if int(head[1].replace(",", "")) >= update:
             return samples[: head.start()]
@@ -124,7 +124,7 @@ def _before(update: int, samples: str) -> str:
 
 
 def said(result: dict[str, Any]) -> Iterator[str]:
-    """Yield lines about a result."""
+    """Yield lines that describe a result."""
     for split in ("valid", "test"):
         one = Measure(**result[split])
         how = f"{one.predictions:,} predictions, {result['evaluation']}"

@@ -1,4 +1,4 @@
-"""The loss of a smoothed n-gram model on a text, as the baseline of a memory."""
+"""The loss of a smoothed n-gram model on a text, as a baseline for memories."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ import numpy as np
 from fastweights.tasks.language_model import Corpus, KneserNey, mean_loss
 
 ORDERS = {"words": (5,), "bytes": (5, 12)}  # twelve bytes are about two words
-MOST_GRAMS = 100_000_000  # order x training tokens; more take more than two gigabytes
+MOST_GRAMS = 100_000_000  # maximum of order x training tokens; more take over two gigabytes
 
 
 class NGram(NamedTuple):
@@ -34,7 +34,7 @@ class NGram(NamedTuple):
 
 
 def smoothed_ngrams(text: Corpus) -> list[NGram]:
-    """Return interpolated modified Kneser-Ney models, learned from the training split.
+    """Return interpolated modified Kneser-Ney models, estimated on the training split.
 
     Orders for which the text is too long are left out.
     """

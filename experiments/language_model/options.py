@@ -1,4 +1,4 @@
-"""The options of a language model's run, and the presets behind the paper's tables."""
+"""The options of a language-model run, and the presets behind the paper's tables."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,31 +35,31 @@ LANGUAGE_COMMAND = "wikitext103"
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageOptions(LearningOptions):
-    """All options of a language model's run: what it computes, and where it runs."""
+    """All options of a language-model run: what it computes, and where it runs."""
 
     core: str = "rdn"
-    """Memory, or my_module:name for one of your own (docs/cores.md)."""
+    """Memory, or my_module:name for your own (docs/cores.md)."""
     core_output_scale: str | None = None
-    """Factor of a memory's output in residual blocks: one, or head_size for 1 / sqrt(size of a
-    head), as in the published language models."""
+    """Factor of a memory's output in residual blocks: one, or head_size for 1 / sqrt(head size), as
+    in the published language models."""
     data: str | None = None
-    """The text: a folder, file or archive (docs/language_models.md lists the forms), or python-docs
-    for the documentation inside Python's own library."""
+    """Text: a folder, file or archive (docs/language_models.md lists the forms), or python-docs
+    for the documentation in Python's standard library."""
     cut: tyro.conf.OmitArgPrefixes[CutOptions] = field(default_factory=CutOptions)
     held_out: float = PYTHON_DOCS_HELD_OUT
-    """Share of a text without splits that is held out for validation, and again for the test."""
+    """For a text without splits: share held out for validation, and another for the test."""
     positions: str = "auto"
-    """Positions added to words' vectors: sinusoidal (counted from the span's start), none, or auto
-    (none with --full-context, as published)."""
+    """Positional encoding of the embeddings: sinusoidal (counted from the span's start), none, or
+    auto (none with --full-context, as published)."""
     ngrams: int = 1
-    """Maximum length of n-grams of tokens whose vectors are added to the token's vector. 1: no
+    """Maximum length of token n-grams whose embeddings are added to the token's embedding. 1: no
     n-grams, as published."""
     ngram_rows: int = 2**15
-    """Number of hashed vectors for each length of n-grams; more n-grams than that share them."""
+    """Number of hashed embeddings per n-gram length; if there are more n-grams, they share them."""
     cutoffs: tuple[int, ...] = PUBLISHED_CUTOFFS
-    """First words of the adaptive softmax's clusters; cutoffs beyond the vocabulary are dropped."""
+    """Cutoffs of the adaptive softmax's clusters; those beyond the vocabulary are dropped."""
     dropout: float = 0.1
-    """Dropout rate of words' vectors, of the core's output, and in its blocks."""
+    """Dropout rate of the embeddings, of the core's output, and in its blocks."""
     initial_std: float = 0.02
     """Standard deviation of the initial weights of linear maps and the embedding, as published; 0:
     PyTorch's initial weights for linear maps."""
@@ -67,20 +67,21 @@ class LanguageOptions(LearningOptions):
         default_factory=LanguageTrainerConfig
     )
     precision: str = "float32"
-    """Precision of matrix products: float32, bfloat16, or auto (bfloat16 where the device
-    multiplies it in hardware). Memories, losses and the optimiser stay in float32."""
+    """Precision of matrix products: float32, bfloat16, or auto (bfloat16 if the device supports it
+    in hardware). Memories, losses and the optimiser stay in float32."""
     evaluate_every: int = 4_000
-    """Updates between measurements on the held-out split, which select the best weights."""
+    """Number of updates between measurements on the held-out split, which select the best weights.
+    """
     stride: int = 1
-    """Tokens between the windows of the evaluation at the end (1: as published); runs with
+    """Number of tokens between windows in the final evaluation (published: 1); runs with
     --full-context carry their state instead."""
 
     cache: Path | None = None
-    """Folder that keeps the text's token numbers (default: texts, beside the runs)."""
+    """Folder that caches the text's token numbers (default: texts, beside the runs)."""
     sample_length: int = 100
-    """Number of tokens sampled after each measurement into RUN/samples.txt; 0: none."""
+    """Number of tokens to sample into RUN/samples.txt after each measurement; 0: none."""
     at_once: int = 32
-    """Number of windows evaluated at once."""
+    """Number of windows evaluated in parallel."""
     changeable_on_resume = (
         *LearningOptions.changeable_on_resume,
         *("data", "cache", "sample_length", "at_once", "micro_columns"),
@@ -88,14 +89,14 @@ class LanguageOptions(LearningOptions):
     task_name = command = LANGUAGE_COMMAND
 
     def check(self) -> None:
-        """Raise a one-line `ValueError` for a value that is not allowed."""
+        """Raise a one-line `ValueError` for an invalid value."""
         super().check()
         self.trainer.check()
         self.cut.check()
         for name, known in (("positions", ("auto", *POSITIONS)), ("precision", PRECISIONS)):
             one_of(f"--{name}", getattr(self, name), known)
         if self.core_positions is not None:
-            raise ValueError("--core-positions: a language model has --positions of its own")
+            raise ValueError("--core-positions: use --positions for a language model")
         check_ranges(self, COUNT, "evaluate_every", "at_once")
         check_ranges(self, NOT_NEGATIVE, "sample_length")
         check_range("initial_std", self.initial_std, "[0, 1)")
@@ -128,7 +129,7 @@ class LanguageOptions(LearningOptions):
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "LanguageOptions":
-        """Return the options that `to_dict` described; raise a one-line `ValueError` for others."""
+        """Return the options from `to_dict`; raise a one-line `ValueError` for other dicts."""
         if not isinstance(plain, dict) or plain.get("task_name") != LANGUAGE_COMMAND:
             raise ValueError("these are not the options of a language model")
         return typed_whole(cls, plain, _PARTS)
@@ -143,11 +144,11 @@ def resumed_language_options(saved: LanguageOptions, asked: LanguageOptions) -> 
     return replace(asked, savedir=saved.savedir)
 
 
-# Core options in which published language models differ from published sequence tasks.
+# Core options that differ between the published language models and sequence tasks.
 PUBLISHED_LANGUAGE = {"lt": {"feature_map": "elu", "normaliser": "key_sum"}}
 OF_THE_PAPER = ("lt", "delta_net", "delta_mlp", "delta_delta", "delta_rnn", "delta_lstm", "rdn")
-UNORDERED = ("transformer", "lt")  # cores that know the order of words by positions only
-DELTA_MLP_LAYERS = {"A": 8, "B": 11}  # give it about as many parameters as the other cores
+UNORDERED = ("transformer", "lt")  # cores that need positional encoding to know the word order
+DELTA_MLP_LAYERS = {"A": 8, "B": 11}  # for about as many parameters as the other cores
 
 
 def _published(core: str) -> dict[str, Any]:
@@ -166,9 +167,9 @@ def paper(core: str) -> LanguageOptions:
 
 
 def small(core: str) -> LanguageOptions:
-    """Return options for a minute or two a model on one CPU core.
+    """Return options that take a minute or two per model on one CPU core.
 
-    Two blocks of 128 read the bytes of Python's documentation, and the last five of them together.
+    Two blocks of 128 read the bytes of Python's documentation, and n-grams of the last five bytes.
     """
     sizes = {"layers": 2, "width": 128, "heads": 8, "feedforward": 256}
     if core == "lstm":
@@ -181,7 +182,7 @@ def small(core: str) -> LanguageOptions:
         data=PYTHON_DOCS,
         cut=CutOptions(vocabulary="bytes"),
         dropout=0.0,
-        # The published initial weights cost a third of a bit a byte at the 200th update.
+        # The published initial weights cost a third of a bit per byte at the 200th update.
         initial_std=0.0,
         positions="sinusoidal" if core in UNORDERED else "none",
         ngrams=5,

@@ -1,4 +1,4 @@
-"""Pictures of language models: perplexity by position in the context."""
+"""Figures of language models: perplexity by position in the context."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,14 @@ from fastweights.evaluation import (
     with_legend,
 )
 
-_WIDE = 4  # times the lowest perplexity: from here on a logarithm has ticks enough
+_WIDE = 4  # ratio to the lowest perplexity from which a logarithmic axis has enough ticks
 Bucket = tuple[int, int, float]  # first and last position, mean loss in nats
 
 
 def position_figure(curves: Mapping[str, Sequence[Bucket]], span: int, title: str) -> Any:
-    """Return a figure of the perplexity of the next token over the tokens read, a line a name.
+    """Return a figure of next-token perplexity over the tokens read, one line per name.
 
-    Positions are buckets that double; `span` marks the reach of gradients in training.
+    Positions are in buckets of doubling size; `span` marks the reach of gradients in training.
     """
     from matplotlib.ticker import NullFormatter
 

@@ -1,4 +1,4 @@
-"""One run of a language model: train, keep the best weights, measure validation and test split."""
+"""One run of a language model: train, keep the best weights, evaluate on validation and test."""
 
 from functools import partial
 from pathlib import Path
@@ -99,7 +99,7 @@ def run_language_model(options: LanguageOptions, resume: Path | None = None) -> 
 
 
 def _open(setting: Setting, trainer: LanguageTrainer, resume: Path | None) -> RunRecords | None:
-    """Make or open the run folder in the first learner."""
+    """Create or open the run folder in the first learner."""
     if not setting.replicas.leads:
         return None
     beside = {VOCABULARY: vocabulary_to_json(setting.text.vocabulary)}
@@ -114,7 +114,7 @@ def _open(setting: Setting, trainer: LanguageTrainer, resume: Path | None) -> Ru
 def _restore(
     setting: Setting, trainer: LanguageTrainer, records: RunRecords | None, resume: Path | None
 ) -> None:
-    """Load the newest checkpoint of the run at `resume` in every learner."""
+    """Load the newest checkpoint of the run at `resume` in all learners."""
     payload = _newest(setting, records) if records and resume else {}
     payload = setting.replicas.broadcast(payload)
     if payload:
@@ -164,7 +164,7 @@ def _measure(
     row: dict[str, Any],
     display: ProgressDisplay,
 ) -> float | None:
-    """Add a measurement of the validation split to the row, where one is due; return its score."""
+    """Add a measurement on the validation split to the row if one is due; return its score."""
     if not records or (trainer.updates % setting.options.evaluate_every and not trainer.finished):
         return None
     with stages("test"):
@@ -176,7 +176,7 @@ def _measure(
 
 
 def _finish(setting: Setting, trainer: LanguageTrainer, records: RunRecords) -> None:
-    """Measure the best weights on both held-out splits, and write the result."""
+    """Evaluate the best weights on both held-out splits, and write the result."""
     best = load_checkpoint(records.checkpoints.best_path, setting.device)
     with fitting(records.checkpoints.best_path):
         trainer.model.load_state_dict(best["model_state_dict"])

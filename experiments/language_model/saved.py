@@ -38,7 +38,7 @@ class SavedModel:
     payload: dict[str, Any] = field(repr=False)
 
     def results(self) -> dict[str, Any]:
-        """Return what the run measured at its end; nothing if that is of other weights."""
+        """Return the run's final measurements; nothing if they are of other weights."""
         try:
             found = read_object(self.folder / RESULT_FILE)
         except (OSError, ValueError):
@@ -51,7 +51,7 @@ def open_model(
 ) -> SavedModel:
     """Return the best weights of a run, those of a checkpoint, or an export's.
 
-    `core`: a memory that has a module of its own (`my_module:name`), which is then imported.
+    `core`: a memory in a user's module (`my_module:name`), which is then imported.
 
     Raises:
         ValueError: the memory cannot be imported; one line.
@@ -61,7 +61,7 @@ def open_model(
     import_core(core)
     path = resolved_run(Path(path))
     if not path.exists():
-        raise UserError(f"{path}: there is no such run; {runs_near(path)}")
+        raise UserError(f"{path}: no such run; {runs_near(path)}")
     folder = path if path.is_dir() else run_of(path.resolve())
     if path.is_dir() and is_export(path):
         payload = LANGUAGE_MODEL_EXPORT.read(path)
@@ -78,8 +78,8 @@ def open_model(
         weights = payload["model_state_dict"]
         if weights["softmax.bias"].shape != model.softmax.bias.shape:
             raise CheckpointError(
-                f"{path} predicts {len(weights['softmax.bias']):,} types and {folder}'s vocabulary "
-                f"has {vocabulary.size:,}: put the run's own vocabulary.json back"
+                f"{path} predicts {len(weights['softmax.bias']):,} types, but the vocabulary in "
+                f"{folder} has {vocabulary.size:,}: restore the run's own vocabulary.json"
             )
         model.load_state_dict(weights)
         step = payload["step"]

@@ -1,4 +1,4 @@
-"""The setting of a language model's run: device, precision, learners and text."""
+"""The setting of a language-model run: device, precision, learners and text."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -43,7 +43,7 @@ def setting_of(options: LanguageOptions, replicas: Replicas, text: Corpus) -> Se
     """Choose device, threads, precision and kernels.
 
     Raises:
-        ValueError: options that this machine does not have; one line.
+        ValueError: options that this machine does not support; one line.
     """
     use_threads(options.num_threads, replicas.local_count)
     compute_exactly()

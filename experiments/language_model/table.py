@@ -1,4 +1,4 @@
-"""Tables of language models: every figure's runs side by side, ours beside the paper's."""
+"""Tables of language models: runs in parallel, then our figures next to the paper's."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,27 +33,27 @@ LANGUAGE_CELL_OPTIONS = ("data", "cache", "device", "kernels", "precision")
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageTableOptions:
-    """Options of a table: its cells, and its folders."""
+    """Options of a table: its cells and folders."""
 
     seeds: tuple[int, ...] = (1, 2, 3)
-    """--table: seeds of each cell."""
+    """--table: seeds per cell."""
     only: tuple[str, ...] = ()
     """--table: only these cores."""
     jobs: int = 0
-    """--table: runs at once, one thread each; 0: as many as there are cores."""
+    """--table: number of parallel runs, one thread each; 0: one per CPU core."""
     updates_at_most: int | None = None
-    """--table: fewer updates than the preset has, for a first look."""
+    """--table: maximum number of updates per run, for a first look."""
     runs: Path = Path("runs/tables")
-    """--table: folder of the runs."""
+    """--table: folder for the runs."""
     out: Path | None = None
-    """--table: folder of language_table_NUMBER.md, .csv, .json and .png (default: in --runs, by the
+    """--table: folder for language_table_NUMBER.md, .csv, .json and .png (default: in --runs, by
     preset)."""
 
 
 def make_language_table(
     table: str, preset_name: str, asked: LanguageTableOptions, changes: Mapping[str, Any]
 ) -> int:
-    """Run what is missing and write the table; return the command's exit code.
+    """Run missing runs and write the table; return the command's exit code.
 
     `changes`: changes to the preset for all runs, by `LANGUAGE_CELL_OPTIONS`. Failed runs are gaps.
     """
@@ -61,7 +61,7 @@ def make_language_table(
     with user_input():
         wanted = _wanted(figures(table), asked)
         options = [_options(figure, preset_name, asked, changes) for figure in wanted]
-    text = text_of(options[0])  # raise errors about the text before hours of training
+    text = text_of(options[0])  # errors in the text appear before hours of training
     # Seeds are the outer loop: an early stop leaves complete tables of fewer seeds.
     cells = [
         Cell({**_labels(figure), "seed": seed}, _run(own, figure, seed, folder))
@@ -118,7 +118,7 @@ def _write(
     is_the_papers: bool,
     failures: Mapping[str, str],
 ) -> None:
-    """Write the table; `is_the_papers`: figures are perplexities of words, as in the paper."""
+    """Write the table; `is_the_papers`: figures are word perplexities, as in the paper."""
     measure, digits = ("perplexity", 1) if is_the_papers else ("bits_per_byte", 3)
     value = partial(_measure, "test", measure)
     found = zip(rows_of(grid.cells, failures, value), of_rows, strict=True)

@@ -1,4 +1,4 @@
-"""A run's text: found, made into numbers, and described."""
+"""A run's text: finding it, converting it to numbers, and describing it."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ GETTING_IT = (
 
 
 def text_of(options: LanguageOptions) -> Corpus:
-    """Return the text that `options` ask for, as numbers; raise a one-line `UserError`."""
+    """Return the text selected by `options`, as numbers; raise a one-line `UserError`."""
     source = _source(options)
     folder = expanded(options.cache or options.savedir / "texts")
     with Progress(transient=True) as progress:
@@ -41,7 +41,7 @@ def text_of(options: LanguageOptions) -> Corpus:
 
 
 def described(text: Corpus) -> list[str]:
-    """Return lines about the text, and a comparison of its counts with the published ones."""
+    """Return lines about the text, with its counts compared to the published ones."""
     lines = [f"text: {text.place} ({text.form}), {text.digest}"]
     name = text.published_name
     if name is None:
@@ -51,8 +51,8 @@ def described(text: Corpus) -> list[str]:
     compared, same = counts_comparison(name, text.counts)
     if not same:
         compared.append(
-            f"warning: the counts are not those of {name} as published, so perplexities do not "
-            "compare with the paper's"
+            f"warning: the counts differ from those published for {name}, so perplexities are not "
+            "comparable to the paper's"
         )
     return lines + compared
 
@@ -74,7 +74,7 @@ def check_fits(text: Corpus, vocabulary: Vocabulary, folder: Path) -> None:
         raise UserError(
             f"--data {text.place} has another vocabulary ({text.vocabulary.size:,} "
             f"{text.vocabulary.kind}) than the model in {folder} ({vocabulary.size:,} "
-            f"{vocabulary.kind}): give the text that it was trained on"
+            f"{vocabulary.kind}): give the text that the model was trained on"
         )
 
 
@@ -82,7 +82,7 @@ def _source(options: LanguageOptions) -> Source:
     if options.data is None:
         raise UserError(
             "there is no text: give one with --data (a folder, file or archive; "
-            f"docs/language_models.md lists the forms), or --preset small, which needs none; "
+            f"docs/language_models.md lists the forms), or use --preset small, which needs none; "
             f"{GETTING_IT}"
         )
     if options.data == PYTHON_DOCS:

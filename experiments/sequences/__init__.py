@@ -1,1 +1,1 @@
-"""Runs of the sequence tasks, and the papers' tables of them."""
+"""Runs of the sequence tasks, and the papers' tables."""

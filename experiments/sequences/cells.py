@@ -1,4 +1,4 @@
-"""Runs of the sequence tasks' commands in a grid: models, each trained and then measured."""
+"""Runs of the sequence-task commands in a grid: models, each trained and then measured."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ class SequenceRun(LearningRun):
         return differing_learning_options(SequenceOptions.from_dict(stored), self._as_stored())
 
     def _as_stored(self) -> SequenceOptions:
-        """Return the options as a run stores them.
+        """Return the options as stored by a run.
 
-        With attention over the longest sequence, and the sizes of the splits in `files`.
+        Attention spans the longest sequence, and sizes are those of the splits in `files`.
         """
         options = self.options
         if not (options.files or core_kind(options.core).attends):

@@ -1,4 +1,4 @@
-"""A task's sequences in a folder: drawn once and cached, by one process at a time."""
+"""A task's sequences in a folder: generated once and cached, by one process at a time."""
 
 import re
 from collections.abc import Mapping
@@ -30,13 +30,13 @@ FILE = "sequences.pt"
 
 
 def sequences_of(options: SequenceOptions) -> dict[str, Sequences]:
-    """Return the splits that `options` ask for, from their folder, or drawn and stored there.
+    """Return the splits selected by `options`, from their folder, or generated and stored there.
 
-    If two commands ask at the same time, one draws and the other waits.
+    If two commands request them at the same time, one generates and the other waits.
 
     Raises:
         UserError: the folder holds sequences of other settings or something else, the task has too
-            few different sequences, or a file of tokens has a bad line.
+            few different sequences, or a token file has an invalid line.
     """
     if options.files:
         return read_splits(source_of(options), options.task)
@@ -48,18 +48,18 @@ def sequences_of(options: SequenceOptions) -> dict[str, Sequences]:
 
 
 def source_of(options: SequenceOptions) -> Path:
-    """Return the folder of token files, or the file of drawn sequences, that `options` ask for."""
+    """Return the folder of token files, or the file of generated sequences, for `options`."""
     if options.files:
         return expanded(options.files)
     return expanded(options.data or default_folder(options)) / FILE
 
 
 def with_files(options: SequenceOptions, defaults: SequenceOptions) -> SequenceOptions:
-    """Return options whose `--files`, if given, is an absolute path: a run may go on elsewhere.
+    """Return options whose `--files`, if given, is absolute: a run may be resumed elsewhere.
 
     Raises:
-        ValueError: beside `--files`, which are read whole, options differ from `defaults` that say
-            which sequences are drawn; one line.
+        ValueError: with `--files`, which are read whole, options that select which sequences to
+            generate differ from `defaults`; one line.
     """
     if not options.files:
         return options
@@ -73,9 +73,9 @@ def with_files(options: SequenceOptions, defaults: SequenceOptions) -> SequenceO
 
 
 def sized(options: SequenceOptions, splits: Mapping[str, Sequences]) -> SequenceOptions:
-    """Return options with the sizes of the splits that were read from `--files`.
+    """Return options with the sizes of the splits read from `--files`.
 
-    The size of the tests is that of the largest.
+    The test size is that of the largest test split.
     """
     if not options.files:
         return options
@@ -103,7 +103,7 @@ def held_out_note(options: SequenceOptions, splits: Mapping[str, Sequences]) -> 
 
 
 def longest_in(splits: Mapping[str, Sequences]) -> int:
-    """Return the largest number of words of a sequence."""
+    """Return the maximum number of words in a sequence."""
     return max(int(split.lengths.max()) for split in splits.values())
 
 
@@ -118,10 +118,10 @@ def digest_of(splits: Mapping[str, Sequences]) -> str:
 
 
 def export_sequences(options: SequenceOptions, folder: Path) -> list[Path]:
-    """Write the splits of `sequences_of` into `folder` as token files, and return the files.
+    """Write the splits of `sequences_of` to `folder` as token files, and return the files.
 
     Raises:
-        UserError: the folder cannot be created, which is seen before anything is drawn; or as
+        UserError: the folder cannot be created (checked before sequences are generated); or as in
             `sequences_of` and `write_splits`.
     """
     with without_new_folders(folder):
@@ -130,7 +130,7 @@ def export_sequences(options: SequenceOptions, folder: Path) -> list[Path]:
 
 
 def statistics_table(options: SequenceOptions) -> Table:
-    """Return what the sequences to learn from are like, beside the paper's."""
+    """Return statistics of the training sequences, next to the paper's."""
     learned = sequences_of(options)["train"]
     table = Table("", title=f"{options.task}, {len(learned.lengths):,} sequences to learn from")
     for column in ("here", "paper"):
@@ -155,7 +155,7 @@ def settings(options: SequenceOptions) -> dict[str, dict[str, Any]]:
 
 
 def _draw_once(options: SequenceOptions, path: Path) -> None:
-    """Draw the sequences into `path`, unless another process has done so meanwhile."""
+    """Generate the sequences into `path`, unless another process has done so meanwhile."""
     folder = path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -163,7 +163,7 @@ def _draw_once(options: SequenceOptions, path: Path) -> None:
     except OSError as error:
         flag = "--data" if options.data else "--savedir"
         raise UserError(
-            f"cannot keep sequences in {folder} ({describe_os_error(error)}): choose a {flag}"
+            f"cannot store sequences in {folder} ({describe_os_error(error)}): choose a {flag}"
         ) from error
     try:
         if not path.exists():
@@ -196,14 +196,14 @@ def _read(path: Path, options: SequenceOptions) -> dict[str, Sequences]:
         described = _described(found)
         splits = {split: Sequences(**contents[split]) for split in options.task.splits}
         if not all(isinstance(part, Tensor) for split in splits.values() for part in split):
-            raise TypeError("sequences are tensors")
+            raise TypeError("sequences must be tensors")
     except (CheckpointError, AttributeError, LookupError, TypeError) as error:
         raise _unreadable(path) from error
     wanted = {"task": options.task.name, "settings": settings(options)}
     if found != wanted:
         raise UserError(
-            f"{path} holds sequences of other settings: {described}, and asked for are "
-            f"{_described(wanted)}; name another --data, or leave it out"
+            f"{path} holds sequences of other settings: {described}, but requested are "
+            f"{_described(wanted)}; choose another --data, or leave it out"
         )
     if not all(_whole(splits[name], size, options.task) for name, size in options.sizes.items()):
         raise _unreadable(path)
@@ -211,7 +211,7 @@ def _read(path: Path, options: SequenceOptions) -> dict[str, Sequences]:
 
 
 def _unreadable(path: Path) -> UserError:
-    return UserError(f"{path} holds no readable sequences: delete it, and they are drawn again")
+    return UserError(f"{path} holds no readable sequences: delete it to generate them again")
 
 
 def _whole(split: Sequences, size: int, task: Task) -> bool:

@@ -1,4 +1,4 @@
-"""The figures of a paper's tables, and the runs behind each of them."""
+"""The figures in the papers' tables, and the runs behind each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -12,27 +12,27 @@ from fastweights.experiments.sequences.presets import sequence_preset
 from fastweights.host import UserError
 from fastweights.tasks import TASKS, Task
 
-# Divisors of these tables' sizes for the small preset: for LSTMs and others without heads, and for
-# all others.
+# Divisors of these tables' sizes for the small preset: for LSTMs and other cores without heads, and
+# for all other cores.
 SMALLER_LSTM = {6: {"width": 2}, 7: {"width": 8}}
 SMALLER = {6: {"layers": 2, "width": 4, "heads": 4, "feedforward": 4}}
 
 
 class Figure(NamedTuple):
-    """One figure of a paper's table, and the options of the runs whose mean it is."""
+    """One figure in a paper's table, and the options of the runs that it averages."""
 
     published: AlgorithmicScore
     options: SequenceOptions
-    sizes: dict[str, int]  # of the core, if the table names them
-    own_sizes: dict[str, int]  # the sizes among them that the preset changes
+    sizes: dict[str, int]  # of the core, if given in the table
+    own_sizes: dict[str, int]  # those among them that the preset changes
 
     @property
     def has_papers_sizes(self) -> bool:
-        """Whether the runs have the sizes of the paper's row."""
+        """Whether the runs have the sizes in the paper's row."""
         return self.sizes == named_sizes(self.published)
 
     def run(self, seed: int) -> SequenceRun:
-        """Return its run with this seed; figures of one training share it."""
+        """Return its run with this seed; figures from the same training share it."""
         setting = self.published.setting.replace("=", "")
         sizes = [f"{name}{size}" for name, size in self.own_sizes.items()]
         name = labelled(self.options.task) + self.options.selection_mark
@@ -48,7 +48,7 @@ def cell_options(options: SequenceOptions) -> list[str]:
 
 
 def labelled(task: Task) -> str:
-    """Return the task's name, marked if its data follows the published generator."""
+    """Return the task's name, marked if its data come from the published generator."""
     legacy = any(value for name, value in vars(task).items() if name.startswith("legacy"))
     return f"{task.name}-legacy" if legacy else task.name
 
@@ -61,15 +61,15 @@ def figures(
     changes: Mapping[str, Any] | None = None,
     further: Sequence[str] = (),
 ) -> list[Figure]:
-    """Return the table's figures in the paper's order, of the tasks that a command trains on.
+    """Return the table's figures in the paper's order, for the tasks of a command.
 
     Args:
         command: name of the command.
         number: number of the table.
         preset_name: name of the preset.
-        epochs: largest number of epochs; None for the preset's.
-        changes: options that `cell_options` names, and `savedir`, for all figures.
-        further: cores that the paper does not have, each with an added row.
+        epochs: maximum number of epochs; None for the preset's.
+        changes: options listed by `cell_options`, and `savedir`, for all figures.
+        further: cores that are not in the paper, each with an added row.
 
     Raises:
         UserError: there is no such table.
@@ -77,7 +77,7 @@ def figures(
     scores = [one for one in algorithmic() if TASKS[one.task].trained_by() == command]
     if number not in {score.table for score in scores}:
         known = ", ".join(map(str, sorted({score.table for score in scores})))
-        raise UserError(f"--table {number} is no table of {command}, which has tables {known}")
+        raise UserError(f"--table {number} is not a table of {command}, which has tables {known}")
     wanted = [score for score in scores if score.table == number]
     return [
         _figure(score, preset_name, epochs, changes or {})
@@ -88,7 +88,7 @@ def figures(
 def _unpublished(
     scores: Sequence[AlgorithmicScore], cores: Sequence[str]
 ) -> list[AlgorithmicScore]:
-    """Return a figure for each added core, setting and measure, in sizes that the core has."""
+    """Return a figure per added core, setting and measure, with sizes that the core has."""
     known = {score.core for score in scores}
     first: dict[tuple[str, str, str], AlgorithmicScore] = {}
     for score in scores:
@@ -108,7 +108,7 @@ def _unpublished(
 
 
 def _sizes_for(core: str, score: AlgorithmicScore) -> str:
-    """Return the sizes of a table's row that fit another core: none of an LSTM's for blocks."""
+    """Return the sizes in a table's row that fit another core: none of an LSTM's for blocks."""
     if score.core not in CORES:
         return ""
     own, rows = core_kind(core).options(), core_kind(score.core).options()
@@ -118,7 +118,7 @@ def _sizes_for(core: str, score: AlgorithmicScore) -> str:
 
 
 def named_sizes(score: AlgorithmicScore) -> dict[str, int]:
-    """Return the core's sizes that the table's row names."""
+    """Return the core's sizes given in the table's row."""
     pairs = (pair.split("=") for pair in score.sizes.split())
     return {name: int(size) for name, size in pairs}
 
@@ -134,7 +134,7 @@ def _figure(
     of_task = {field.name for field in fields(task)} & set(changes)
     asked = task(**settings, **{name: changes[name] for name in of_task})
     changes = {name: changes[name] for name in changes if name not in of_task}
-    if score.core not in CORES:  # a row with the paper's figure only
+    if score.core not in CORES:  # a row with only the paper's figure
         options = replace(sequence_preset(preset_name, "lstm", asked), core=score.core, **changes)
         return Figure(score, options, {}, {})
     options = replace(sequence_preset(preset_name, score.core, asked), **changes)

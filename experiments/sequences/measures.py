@@ -1,4 +1,4 @@
-"""Measurements of a finished run: every split, each length, and simple baselines."""
+"""Measurements of a finished run: all splits, each length, and simple baselines."""
 
 import csv
 import io
@@ -34,9 +34,9 @@ LONGEST_ATTENDED = 2_000  # attention over more positions takes gigabytes
 def measure(
     model: SequenceModel, options: SequenceOptions, splits: Mapping[str, Sequences]
 ) -> dict[str, Any]:
-    """Return scores on the held-out and test splits and on chosen lengths, and the baselines'.
+    """Return scores on the held-out and test splits and on chosen lengths, and of baselines.
 
-    `by_length` has a row for each length within each test split.
+    `by_length` has one row per length within each test split.
     """
     task = options.task
     answered = partial(score_sequences, blank=task.blank, batch_size=SCORED_AT_ONCE)
@@ -72,9 +72,9 @@ def write_lengths(measured: dict[str, Any], folder: Path) -> None:
 def _of_length(
     model: SequenceModel, options: SequenceOptions, longest: int, size: int
 ) -> dict[str, Any] | None:
-    """Return the scores at the largest size up to `size`, with its strings' mean length in symbols.
+    """Return the scores at the largest size up to `size`, with the strings' mean length in symbols.
 
-    None if attention would reach too many positions.
+    None if attention would span too many positions.
     """
     random = Random(f"{options.data_seed} length {size}")
     count = 1 if options.task.one_a_size else options.length_size
@@ -92,7 +92,7 @@ def _of_length(
 
 
 def _commonest(sequences: Sequences) -> float:
-    """Return the share of the commonest answer among all asked positions."""
+    """Return the share of the most common answer among all asked positions."""
     asked = sequences.targets[sequences.targets != UNASKED].long()
     return asked.bincount().max().item() / len(asked)
 

@@ -1,4 +1,4 @@
-"""The options of training on a sequence task."""
+"""The options for training on a sequence task."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -24,39 +24,39 @@ class SequenceOptions(LearningOptions, Generic[Question]):
 
     task: tyro.conf.OmitArgPrefixes[Question]
     core: str = "delta_net"
-    """Memory, or my_module:name for one of your own (docs/cores.md)."""
+    """Memory, or my_module:name for your own (docs/cores.md)."""
     core_dropout: float | None = None
     """Dropout rate in each residual block."""
     embedding: int | None = None
-    """Size of a word's vector (default: the model width of residual blocks, else 128)."""
+    """Size of the word embeddings (default: the model width of residual blocks, else 128)."""
     dropout: float = 0.0
-    """Dropout rate of the word's vector and of the core's output; for cores without blocks."""
+    """Dropout rate of the embeddings and of the core's output, for cores without blocks."""
     decoder: int = 0
-    """Hidden units between the core's output and the answer; 0: no such layer."""
+    """Number of hidden units between the core's output and the answer; 0: no such layer."""
     trainer: tyro.conf.OmitArgPrefixes[TrainerConfig] = field(default_factory=TrainerConfig)
     train_size: int = 10_000
     """Number of training sequences."""
     valid_size: int = 1_000
     """Number of held-out sequences, which select the best epoch."""
     test_size: int = 1_000
-    """Number of test sequences in each test split."""
+    """Number of sequences per test split."""
     test_lengths: tuple[int, ...] = ()
-    """Sizes of further test strings; of formal languages. Within --sizes they may be strings of
-    the training split."""
+    """Formal languages: sizes of further test strings. Within --sizes, these may be strings of the
+    training split."""
     length_size: int = 100
-    """Number of strings of each of --test-lengths."""
+    """Number of strings per size in --test-lengths."""
     legacy_selection: bool = False
-    """Let Bin0 and Bin1 themselves select the weights and end training, as the published code does;
-    of formal languages."""
+    """Formal languages: let Bin0 and Bin1 themselves select the weights and end training, as in the
+    published code."""
     data_seed: int = 1
-    """Seed of the sequences."""
+    """Seed for generating the sequences."""
 
     files: Path | None = None
-    """Folder of token files (train.src, train.tgt, ...) to read the sequences from, all of them.
-    Without selection.src (valid.src, of other tasks than formal languages), every tenth training
-    sequence is held out to select the weights, also if another training sequence equals it."""
+    """Folder of token files (train.src, train.tgt, ...) from which to read all sequences. Without
+    selection.src (valid.src for tasks other than formal languages), every tenth training sequence
+    is held out to select the weights, even if another training sequence equals it."""
     data: Path | None = None
-    """Folder that keeps the sequences (default: beside the runs, named by their settings)."""
+    """Folder that caches the sequences (default: beside the runs, named by their settings)."""
     changeable_on_resume = (*LearningOptions.changeable_on_resume, "data")
 
     @property
@@ -70,15 +70,15 @@ class SequenceOptions(LearningOptions, Generic[Question]):
         return self.task.trained_by()
 
     def check(self) -> None:
-        """Raise a one-line `ValueError` for a value that is not allowed."""
+        """Raise a one-line `ValueError` for an invalid value."""
         super().check()
         self.task.check()
         self.trainer.check()
         check_ranges(self, COUNT, "train_size", "valid_size", "test_size", "length_size")
         if self.legacy_selection and not self.task.has_lengths:
             raise ValueError(
-                "--legacy-selection is for formal languages: other published results were selected "
-                "by the held-out split"
+                "--legacy-selection is only for formal languages: other published results were "
+                "selected on the held-out split"
             )
         self._check_test_lengths()
         check_range("data_seed", self.data_seed, SEED)
@@ -95,8 +95,8 @@ class SequenceOptions(LearningOptions, Generic[Question]):
                 raise ValueError(f"--test-lengths: {error}") from error
             if size in lengths:
                 raise ValueError(
-                    f"--test-lengths {lengths[size]} {length}: both are strings of size {size}; "
-                    "name one of them"
+                    f"--test-lengths {lengths[size]} {length}: both mean strings of size {size}; "
+                    "give one of them"
                 )
             lengths[size] = length
 
@@ -112,13 +112,13 @@ class SequenceOptions(LearningOptions, Generic[Question]):
 
     @property
     def selection_mark(self) -> str:
-        """What names of folders and files say about --legacy-selection."""
+        """The mark of --legacy-selection in folder and file names."""
         return "-legacy-selection" if self.legacy_selection else ""
 
     def model(self) -> ModelConfig:
         """Return the model's options.
 
-        Residual blocks read words' vectors directly; other cores read `embedding` units.
+        Residual blocks read embeddings of the model width; other cores read `embedding` units.
         """
         options = dict(self.core_options())
         default = LSTM_EMBEDDING
@@ -134,11 +134,11 @@ class SequenceOptions(LearningOptions, Generic[Question]):
         )
 
     def implied(self) -> Sequence[str]:
-        """Return the sizes and the file of drawn sequences where `files` has all sequences."""
+        """Return the sizes and the data file if `files` provides all sequences."""
         return (*SIZES, "data") if self.files else ()
 
     def reaching(self, longest: int) -> "SequenceOptions":
-        """Return options with attention over `longest` words, unless a window was given."""
+        """Return options with attention over `longest` words, unless a window is set."""
         if self.core_window is None and core_kind(self.core).attends:
             return replace(self, core_window=longest)
         return self
@@ -157,11 +157,11 @@ class SequenceOptions(LearningOptions, Generic[Question]):
 
 
 def check_own_options(words: Sequence[str], task: type[Task], others: Iterable[type[Task]]) -> None:
-    """Raise a one-line `ValueError` for an option that `task` lacks and another task has.
+    """Raise a one-line `ValueError` for an option that another task has but `task` lacks.
 
     Args:
-        words: the words of the command line.
-        task: the task that they are for.
+        words: the command line's arguments.
+        task: the selected task.
         others: the tasks of the same command.
     """
     given = [word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")]
@@ -174,8 +174,8 @@ def check_own_options(words: Sequence[str], task: type[Task], others: Iterable[t
                     raise ValueError(f"{spelling} is an option of --task {other.name}{instead}")
 
 
-# Feature maps of the published code for sequences (these tasks and language models), if they differ
-# from the published agents'.
+# Feature maps in the published code for sequences (these tasks and language models) that differ
+# from those of the published agents.
 RECURRENT_MAPS = {"feature_map": "elu_sum", "recurrent_feature_map": "softmax"}
 PUBLISHED_MAPS = {
     "lt": {"feature_map": "elu"},  # not normalised
@@ -188,6 +188,6 @@ PUBLISHED_MAPS = {
 
 
 def with_epochs_at_most(options: SequenceOptions, epochs: int | None) -> SequenceOptions:
-    """Return the options with fewer epochs, for a first look; None changes nothing."""
+    """Return the options with at most `epochs` epochs, for a first look; None: unchanged."""
     fewer = min(epochs or options.trainer.epochs, options.trainer.epochs)
     return replace(options, trainer=replace(options.trainer, epochs=fewer))

@@ -1,6 +1,6 @@
-"""The presets behind the papers' tables: of code execution and ListOps, and of each other command.
+"""The presets behind the papers' tables, for code execution, ListOps and each other command.
 
-Presets are functions from a core and a task to the options of its training.
+Presets are functions that map a core and a task to training options.
 """
 
 from collections.abc import Callable
@@ -23,9 +23,9 @@ def paper(core: str, task: Question) -> SequenceOptions[Question]:
 
 
 def small(core: str, task: Question) -> SequenceOptions[Question]:
-    """Return options for minutes a model on two CPU cores: shorter sequences, smaller models.
+    """Return options that take minutes per model on two CPU cores: short sequences, small models.
 
-    The LSTM has a width and clipping of its own, from the paper; other cores without blocks (GRU,
+    The LSTM has a separate width and clipping, from the paper; other cores without blocks (GRU,
     QRNN, ...) have the blocks' width and no clipping, and were not tuned.
     """
     own, clip = preset_of_core(core, {"width": 128}), 0.1

@@ -1,4 +1,4 @@
-"""One run on a sequence task: train, keep the best epoch, measure the test splits."""
+"""One run on a sequence task: train, keep the best epoch, evaluate on the test splits."""
 
 import sys
 from functools import partial
@@ -64,10 +64,10 @@ def run_sequence_task(options: SequenceOptions, resume: Path | None = None) -> i
         device = choose_device(options.device)
         if options.kernels != "auto":
             use_backend(options.kernels)
-        _try(options, device)  # raise errors before sequences are drawn
+        _try(options, device)  # raise errors before generating sequences
     splits = sequences_of(options)
     digest = digest_of(splits)
-    if not resume:  # a resumed run has the sizes that it began with
+    if not resume:  # a resumed run keeps its original sizes
         options = sized(options, splits)
     options = options.reaching(longest_in(splits))
     torch.manual_seed(options.seed)
@@ -106,7 +106,7 @@ def run_sequence_task(options: SequenceOptions, resume: Path | None = None) -> i
 
 
 def _try(options: SequenceOptions, device: torch.device) -> None:
-    """Run a few words through the model; raise a one-line `ValueError` if it cannot compute."""
+    """Run a few words through the model; raise a one-line `ValueError` if this fails."""
     with torch.device("meta"):
         check_memory(options.build(), device)
     model = options.build().to(device).eval()
@@ -120,7 +120,7 @@ def _score_to_keep(
 ) -> float | None:
     """Return the score of a measurement that gets a checkpoint.
 
-    If there are several measurements in an epoch, only the best and the last one do.
+    Of several measurements in an epoch, only the best and the last get one.
     """
     score = row.get("score")
     if score is None or not trainer.config.evaluate_every:
@@ -154,8 +154,8 @@ def _restore(
     if found.payload.get("sequences", digest) != digest:  # older checkpoints have no digest
         place = "--files " * bool(options.files) + str(source_of(options))
         raise UserError(
-            f"{place} has other sequences than those that {records.path} began with: put the run's "
-            "own back, or start a new run"
+            f"the sequences in {place} differ from those that {records.path} began with: restore "
+            "them, or start a new run"
         )
     check_own(found.payload, options, found.path)
     with fitting(found.path):
@@ -169,12 +169,12 @@ def _restore(
 
 
 def _mend_best(trainer: Trainer, found: FoundCheckpoint, checkpoints: CheckpointFolder) -> None:
-    """Replace the best checkpoint by the newest if the best epoch's is damaged or gone."""
+    """Replace the best checkpoint with the newest if the best epoch's is damaged or missing."""
     if trainer.best_score < 0 or trainer.best_score <= checkpoints.best_score:
         return
     print(
-        f"warning: {checkpoints.best_path} is not the best epoch's any more: the newest replaces "
-        "it, until there is a better one",
+        f"warning: {checkpoints.best_path} does not hold the best epoch any more: the newest "
+        "checkpoint replaces it until there is a better one",
         file=sys.stderr,
     )
     if (score := found.payload.get("score")) is not None:
@@ -184,7 +184,7 @@ def _mend_best(trainer: Trainer, found: FoundCheckpoint, checkpoints: Checkpoint
 def _measure(
     trainer: Trainer, options: SequenceOptions, splits: dict, checkpoints: CheckpointFolder
 ) -> dict[str, Any]:
-    """Return the scores of the best weights on the held-out split and the test splits."""
+    """Return the scores of the best weights on the held-out and test splits."""
     best = load_checkpoint(checkpoints.best_path, next(trainer.model.parameters()).device)
     check_own(best, options, checkpoints.best_path)
     with fitting(checkpoints.best_path):

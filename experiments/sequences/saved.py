@@ -31,7 +31,7 @@ class SavedSequenceModel(NamedTuple):
     options: SequenceOptions
 
     def answers(self, words: Sequence[str]) -> list[str]:
-        """Return the most probable answer after each word, also where the task asks for none.
+        """Return the most probable answer after each word, even if the task asks for none there.
 
         Raises:
             ValueError: a word that the task does not have; one line.
@@ -51,8 +51,8 @@ def open_sequence_model(
 
     Args:
         path: the run folder.
-        command: the command that the run must be of, such as `list_ops`; None for any.
-        core: a memory that has a module of its own (`my_module:name`), which is then imported.
+        command: the command that the run must belong to, such as `list_ops`; None for any.
+        core: a memory in a user's module (`my_module:name`), which is then imported.
 
     Raises:
         ValueError: the memory cannot be imported; one line.
@@ -75,10 +75,10 @@ def saved_sequence_options(path: Path, command: str | None = None) -> SequenceOp
     """Return the options of the run at `path`, without its folders.
 
     Raises:
-        UserError: there is no run, or it is not one of `command`; one line.
+        UserError: there is no run, or it does not belong to `command`; one line.
     """
     commands = {task.trained_by() for task in TASKS.values()} if command is None else {command}
-    # The command line names the data file again.
+    # The command line specifies the data file again.
     return replace(SequenceOptions.of_run(path, *commands), data=None)
 
 
@@ -91,7 +91,7 @@ def check_own(payload: dict[str, Any], options: SequenceOptions, path: Path) -> 
 
 
 def check_task(payload: dict[str, Any], options: SequenceOptions, path: Path) -> None:
-    """Raise a one-line `CheckpointError` if a checkpoint is of another task than the run."""
+    """Raise a one-line `CheckpointError` if a checkpoint belongs to another task than the run."""
     with fitting(path):
         name = payload["flags"].get("task_name")
         if name != options.task.name:
@@ -100,7 +100,7 @@ def check_task(payload: dict[str, Any], options: SequenceOptions, path: Path) ->
 
 
 def kept_weights(best: dict[str, Any]) -> dict[str, Tensor]:
-    """Return the weights that a checkpoint's score is of: averages, where the run has them."""
+    """Return the weights that a checkpoint's score belongs to: averages, if the run has them."""
     average = best["trainer"].get("average")
     if average is None:
         return best["model_state_dict"]

@@ -1,4 +1,4 @@
-"""A table of the paper, rebuilt: every figure's runs side by side, then ours beside the paper's."""
+"""A rebuilt table from the paper: runs in parallel, then our figures next to the paper's."""
 
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
@@ -25,28 +25,28 @@ from fastweights.tasks import Task
 
 @dataclass(frozen=True, kw_only=True)
 class SequenceTableOptions:
-    """Options of a table or another command of many runs: its cells, and its folders."""
+    """Options of tables and other commands with many runs: cells and folders."""
 
     seeds: tuple[int, ...] = (1, 2, 3)
-    """Seeds of each cell of a table, figure or search."""
+    """Seeds per cell of a table, figure or search."""
     only: tuple[str, ...] = ()
     """Only these cores of a table or figure."""
     further: tuple[str, ...] = ()
-    """--table: cores that the paper's table does not have, or all."""
+    """--table: cores to add that are not in the paper's table, or all."""
     settings: tuple[str, ...] = ()
     """Only these settings of a table, such as variables=3, depth=10 or parity."""
     jobs: int = 0
-    """Number of runs at once, one thread each; 0: as many as there are cores."""
+    """Number of parallel runs, one thread each; 0: one per CPU core."""
     epochs_at_most: int | None = None
-    """Maximum number of epochs of each run, for a first look."""
+    """Maximum number of epochs per run, for a first look."""
     runs: Path = Path("runs/tables")
-    """Folder of the runs of a table, figure or search."""
+    """Folder for the runs of a table, figure or search."""
     out: Path | None = None
-    """Folder of the table or figure and of its numbers (default: in --runs, by the preset)."""
+    """Folder for the table or figure and its numbers (default: in --runs, by preset)."""
 
     @property
     def shortened(self) -> str:
-        """What names of folders and files say about --epochs-at-most."""
+        """The mark of --epochs-at-most in folder and file names."""
         return f"-{self.epochs_at_most}-epochs" if self.epochs_at_most else ""
 
 
@@ -57,7 +57,7 @@ def make_sequence_table(
     asked: SequenceTableOptions,
     changes: Mapping[str, Any] | None = None,
 ) -> int:
-    """Run what is missing and write the table; return the command's exit code.
+    """Run missing runs and write the table; return the command's exit code.
 
     Args:
         command: name of the command.
@@ -77,7 +77,7 @@ def make_sequence_table(
     name = command if one.command else labelled(one)
     title = f"{name}, table {number}, preset {preset_name}"
     title += f", at most {asked.epochs_at_most} epochs" if asked.epochs_at_most else ""
-    first = wanted[0].options  # all figures select alike
+    first = wanted[0].options  # all figures use the same selection
     title += ", selected by Bin0 and Bin1 as published" if first.legacy_selection else ""
     cells = [cell for figure in wanted for cell in _cells(figure, asked)]
     out = expanded(asked.out or folder).resolve()
@@ -88,7 +88,7 @@ def make_sequence_table(
 
 
 def paper_table(rows: Sequence[Row], title: str = "") -> Table:
-    """Return our figure, each seed's and the paper's, in percent; a note explains ±."""
+    """Return our figures, each seed's and the paper's, in percent; a note explains ±."""
     columns = {
         "setting": label("setting"),
         "model": _model,
@@ -122,7 +122,7 @@ def _cells(figure: Figure, asked: SequenceTableOptions) -> list[Cell]:
 
 
 def setting_label(published: str, task: Task) -> str:
-    """Return the paper's setting, and in which options the runs' task differs from the paper's.
+    """Return the paper's setting, and the options in which the runs' task differs from it.
 
     Formal languages have a title instead.
     """
@@ -161,7 +161,7 @@ def _beside_the_papers(row: Row, figure: Figure) -> Row:
 
 
 def _model(row: Row) -> str:
-    """Return the core's name, with its sizes if the paper's row names others."""
+    """Return the core's name, with its sizes if they differ from the paper's row."""
     sizes = " ".join(f"{name}={size}" for name, size in row.details.get("sizes", {}).items())
     return row.labels["row"] + (f" (here {sizes})" if sizes else "")
 
@@ -174,14 +174,14 @@ def _paper(row: Row) -> str:
 
 
 def _baseline(result: Mapping[str, Any], measure: str) -> str:
-    """Return the best score of a task's baselines, and its name."""
+    """Return the best score among a task's baselines, and the baseline's name."""
     split, measure = measure.split(maxsplit=1)
     share, name = best_baseline(result, split, measure.replace(" ", "_"))
     return f"{100 * share:.1f} ({name})"
 
 
 def _solved(row: Row) -> str:
-    """Return `2 of 3`: the seeds that solved the task, of all that ran, failed ones included."""
+    """Return `2 of 3`: seeds that solved the task, of all that ran, including failed ones."""
     results = row.details.get("results", [])
     run = len(results) + len(row.failed)
     return f"{sum(map(is_solved, results))} of {run}" if run else ""
@@ -207,7 +207,7 @@ def _note(rows: Sequence[Row]) -> str:
 
 
 def _further(asked: SequenceTableOptions) -> tuple[str, ...]:
-    """Return the added cores' names; `all` leaves out cores that are others in another size."""
+    """Return the added cores' names; `all` leaves out size variants of other cores."""
     if asked.further == ("all",):
         return tuple(name for name in CORES if not is_named_by_size(name))
     with user_input():
@@ -218,7 +218,7 @@ def _further(asked: SequenceTableOptions) -> tuple[str, ...]:
 
 
 def check_table(asked: SequenceTableOptions) -> None:
-    """Raise a one-line `UserError` for options that no table can have."""
+    """Raise a one-line `UserError` for options that are invalid for every table."""
     with user_input():
         check_seeds(asked.seeds)
     if asked.epochs_at_most is not None and asked.epochs_at_most < 1:
@@ -246,7 +246,7 @@ def _wanted(everything: list[Figure], asked: SequenceTableOptions) -> list[Figur
 
 
 def _is_run(figure: Figure, asked: SequenceTableOptions) -> bool:
-    """Return whether the table runs the figure's seeds, or has found all of them."""
+    """Return whether the table runs the figure's seeds, or has already found all of them."""
     if figure.options.core not in CORES:
         return False
     runs = (figure.run(seed) for seed in asked.seeds)
@@ -254,7 +254,7 @@ def _is_run(figure: Figure, asked: SequenceTableOptions) -> bool:
 
 
 def _is_there(run: SequenceRun) -> bool:
-    """Return whether the run has finished; an unrelated run in its folder is no error."""
+    """Return whether the run has finished; an unrelated run in its folder is not an error."""
     if run.finished:
         with suppress(UserError):
             run.check()

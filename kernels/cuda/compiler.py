@@ -86,4 +86,4 @@ def _kept_if_possible() -> Iterator[None]:
     try:
         yield
     except OSError as error:  # a read-only cache must not stop the run
-        warnings.warn(f"compiled kernels are not kept: {error}", stacklevel=4)
+        warnings.warn(f"compiled kernels are not cached: {error}", stacklevel=4)

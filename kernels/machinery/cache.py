@@ -19,7 +19,7 @@ def cache_folder() -> Path:
         folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     except RuntimeError as error:
         raise FileNotFoundError(
-            f"this user has no home folder: set {VARIABLE} to a folder of yours"
+            f"this user has no home folder: set {VARIABLE} to a folder that you own"
         ) from error
     return Path(folder) / "fastweights"
 
@@ -39,7 +39,7 @@ def private_cache_folder() -> Path:
         about = folder.stat()
         if about.st_uid not in (0, os.getuid()):
             raise PermissionError(
-                f"{folder} is another user's: set {VARIABLE} to a folder of yours"
+                f"{folder} belongs to another user: set {VARIABLE} to a folder that you own"
             )
         if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise PermissionError(f"others can write to {folder}: remove it, or set {VARIABLE}")

@@ -48,8 +48,8 @@ class Language(Task):
     """
 
     sizes: tuple[int, int] = (2, 50)
-    """Smallest and largest size of the training strings and of Bin0. The size is the length; for
-    a_n_b_n and a_n_b_n_c_n it is n."""
+    """Minimum and maximum size of the training strings and of Bin0. The size is the length; for
+    a_n_b_n and a_n_b_n_c_n, it is n."""
 
     title: ClassVar[str]  # name for display, such as (aa)*
     command: ClassVar[str] = "formal_language"
@@ -97,7 +97,7 @@ class Language(Task):
         if len(self.sizes) != 2 or not 1 <= self.sizes[0] <= self.sizes[1] <= LARGEST_SIZE:
             given = " ".join(map(str, self.sizes))
             raise ValueError(
-                "--sizes must be two, the smaller first, above 0 and at most "
+                "--sizes must be two sizes, the smaller first, above 0 and at most "
                 f"{LARGEST_SIZE:,}, not {given}"
             )
         for low, high in (span for split in self.splits for span in self.spans(split)):
@@ -119,7 +119,7 @@ class Language(Task):
             )
 
     def spans(self, split: str) -> list[tuple[int, int]]:
-        """Return the smallest and largest size of a split, for each of its one or two parts."""
+        """Return the minimum and maximum size of a split, for each of its one or two parts."""
         low, high = self.sizes
         longer = (high + 1, 2 * high)
         after = (2 * high + 1, 2 * high + max(high // 5, self.multiple))
@@ -127,7 +127,7 @@ class Language(Task):
         return {"bin1": [longer], "valid": held_out}.get(split, [(low, high)])
 
     def sizes_in(self, low: int, high: int) -> list[int]:
-        """Return the sizes of strings from `low` to `high`; raise `ValueError` if none."""
+        """Return the string sizes from `low` to `high`; raise `ValueError` if there are none."""
         if found := [size for size in range(low, high + 1) if self.has(size)]:
             return found
         raise ValueError(
@@ -213,7 +213,7 @@ class Language(Task):
         """
         symbols = text.split() if max(map(len, self.words)) > 1 or " " in text else list(text)
         if not symbols:
-            raise ValueError(f"an empty string: {self.name} has the symbols {' '.join(self.words)}")
+            raise ValueError(f"empty string: the symbols of {self.name} are {' '.join(self.words)}")
         for symbol in symbols:
             if symbol not in self.words:
                 known = " ".join(self.words[:12]) + (" ..." if len(self.words) > 12 else "")
@@ -222,7 +222,7 @@ class Language(Task):
         return symbols
 
     def small(self) -> "Language":
-        """Return the language with sizes half as large."""
+        """Return the language with half the sizes."""
         low, high = self.sizes
         sizes = [size for size in range(1, -(-high // 2) + 1) if self.has(size)]
         half = sizes[-1] if sizes else high

@@ -30,7 +30,7 @@ class AdaptiveSoftmax(nn.Module):
     def __init__(self, types: int, width: int, cutoffs: Sequence[int] = ()):
         super().__init__()
         if list(cutoffs) != sorted(set(cutoffs)) or any(cutoff < 1 for cutoff in cutoffs):
-            raise ValueError(f"--cutoffs must be above 0 and ascend, not {list(cutoffs)}")
+            raise ValueError(f"--cutoffs must be above 0 and ascending, not {list(cutoffs)}")
         reached = [cutoff for cutoff in cutoffs if cutoff < types]
         self.types, self.head = types, reached[0] if reached else types
         self.tails = list(zip(reached, [*reached[1:], types], strict=True)) if reached else []

@@ -53,17 +53,18 @@ Tick = Callable[[str, int], None]  # takes the current task and the number of li
 
 @dataclass(frozen=True, kw_only=True)
 class CutOptions:
-    """Options of the conversion from text to tokens."""
+    """Options for converting text to tokens."""
 
     vocabulary: str = "words"
     """Tokens: words (as published) or bytes."""
     encoding: str = "utf-8"
-    """Encoding of the text's files."""
+    """Encoding of the text files."""
     min_count: int | None = None
-    """Occurrences below which a word becomes <unk> (default: 1 if the text has <unk>, else 3)."""
+    """Minimum number of occurrences; rarer words become <unk> (default: 1 if the text has <unk>,
+    else 3)."""
 
     def check(self) -> None:
-        """Raise a one-line `ValueError` for a value that is not allowed."""
+        """Raise a one-line `ValueError` for an invalid value."""
         one_of("--vocabulary", self.vocabulary, KINDS)
         try:
             codecs.lookup(self.encoding)
@@ -142,8 +143,8 @@ def open_corpus(
                 lock.release()
         except OSError as error:
             raise UserError(
-                f"cannot keep token numbers in {kept} ({describe_os_error(error)}): free space, "
-                "or name another --cache"
+                f"cannot cache token numbers in {kept} ({describe_os_error(error)}): free space, "
+                "or choose another --cache"
             ) from error
     if found is None:
         raise UserError(f"{kept} loses files written to it: give another --cache")
@@ -184,7 +185,7 @@ def _vocabulary(source: Source, options: CutOptions, tick: Tick) -> Vocabulary:
     found = Counts(*(counts[split].total() + lines[split] for split in SPLITS), types=0)
     learned = counts["train"]
     if recognised(source.place, found) == "WikiText-2":
-        for split in ("valid", "test"):  # the published vocabulary is of all three splits
+        for split in ("valid", "test"):  # the published vocabulary covers all three splits
             learned.update(counts[split])
     return Words.of(learned, options.min_count or (1 if UNKNOWN in learned else RARE))
 

@@ -16,14 +16,15 @@ class Sampling:
     """Options for sampling the next token."""
 
     temperature: float = 1.0
-    """Divisor of log-probabilities: below 1 favours probable tokens; 0 takes the most probable."""
+    """Temperature, the divisor of log-probabilities: below 1 favours probable tokens; 0 always
+    takes the most probable."""
     top_k: int = 0
-    """Number of most probable tokens to draw from; 0: all."""
+    """Number of most probable tokens to sample from; 0: all."""
     top_p: float = 1.0
-    """Total probability of the most probable tokens to draw from, in (0, 1]."""
+    """Total probability of the most probable tokens to sample from, in (0, 1]."""
 
     def check(self) -> None:
-        """Raise a one-line `ValueError` for a value that is not allowed."""
+        """Raise a one-line `ValueError` for an invalid value."""
         check_range("temperature", self.temperature, NOT_NEGATIVE)
         check_range("top_k", self.top_k, NOT_NEGATIVE)
         check_range("top_p", self.top_p, "(0, 1]")

@@ -25,7 +25,7 @@ class KneserNey:
 
     def __init__(self, ids: np.ndarray, types: int, order: int = 5):
         if order < 1 or len(ids) <= order:
-            raise ValueError(f"an order of {order} cannot be learned from {len(ids):,} tokens")
+            raise ValueError(f"order {order} cannot be estimated from {len(ids):,} tokens")
         self.types, self.order = types, order
         at_end = _grams(ids, types, order)  # for each n: the n-gram ending at each position
         self._codes = [codes for codes, _ in at_end]

@@ -33,7 +33,7 @@ class LanguageModelConfig:
     """Options of a language model, except the number of types."""
 
     core: str
-    core_options: tuple[tuple[str, Any], ...] = ()  # changes to the core's published defaults
+    core_options: tuple[tuple[str, Any], ...] = ()  # overrides of the core's published defaults
     positions: str = "sinusoidal"
     ngrams: int = 1  # largest n for which n-grams have vectors; 1: no n-grams
     ngram_rows: int = 2**15  # rows of the table for each n
@@ -114,7 +114,7 @@ class LanguageModel(nn.Module):
 
 
 def detached(state: ModelState) -> ModelState:
-    """Return the same state without its gradient history."""
+    """Return the state without its gradient history."""
     return map_state(Tensor.detach, state)
 
 

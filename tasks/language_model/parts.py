@@ -18,7 +18,7 @@ from fastweights.host import UserError, describe_os_error
 
 CHUNK = 2**20  # bytes
 NEED_PYARROW = "pip install 'pyarrow>=17,<24', or export the text to plain files"
-_ROWS = 10_000  # rows of a table read at once
+_ROWS = 10_000  # rows of a table per read
 _ENCRYPTED = 1  # flag bit of a zip archive member
 _DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, NotImplementedError)
 
@@ -64,7 +64,7 @@ class Stream(Part):
                     yield line
             except UnicodeError as error:
                 raise UserError(
-                    f"{self.name} is not {encoding} after line {number:,} ({error}): name its "
+                    f"{self.name} is not {encoding} after line {number:,} ({error}): set its "
                     "--encoding, such as latin-1 or utf-16"
                 ) from error
 
@@ -89,7 +89,7 @@ class Rows(Part):
     def lines(self, encoding: str, newline: str | None) -> Iterator[str]:
         for row in self._rows():
             if not isinstance(row, str):
-                raise UserError(f"{self.name} has rows in its column `text` that are not text")
+                raise UserError(f"{self.name} has non-text values in its column `text`")
             yield row.rstrip("\n") + "\n"
 
     def _rows(self) -> Iterator[Any]:
@@ -180,6 +180,6 @@ def readable(name: str, *kinds: type[Exception]) -> Iterator[None]:
         raise
     except (*_DAMAGE, *kinds) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(":")
-        raise UserError(f"{name} is damaged ({reason}): fetch it again") from error
+        raise UserError(f"{name} is damaged ({reason}): download it again") from error
     except OSError as error:
         raise UserError(f"cannot read {name} ({describe_os_error(error)})") from error

@@ -1,6 +1,6 @@
 """Published token counts of WikiText, and comparison of a text with them.
 
-Source: Merity et al. 2016, Table 1 (words); every line, blank ones included, adds one `<eos>`.
+Source: Merity et al. 2016, Table 1 (words); every line, including blank lines, adds one `<eos>`.
 """
 
 from pathlib import PurePath

@@ -68,7 +68,7 @@ def find_source(path: Path, held_out: float = 0.05) -> Source:
     """
     path = expanded(path)
     if not path.exists():
-        raise UserError(f"--data {path}: there is no such file or folder")
+        raise UserError(f"--data {path}: no such file or folder")
     with readable(str(path)):
         if path.is_file():
             return _in_archive(path, held_out) if _is_archive(path) else _cut_file(path, held_out)
@@ -218,7 +218,7 @@ def _of_splits(place: str, form: str, parts: Mapping[str, Sequence[Part]]) -> So
             f"--data {place} ({form}) has no split {' and '.join(missing)}, only {there or 'none'}"
         )
     if empty := [part.name for split in SPLITS for part in parts[split] if not part.size]:
-        raise UserError(f"{empty[0]} is empty: fetch it again")
+        raise UserError(f"{empty[0]} is empty: download it again")
     files = [(split, part) for split in SPLITS for part in parts[split]]
     splits = {split: _all_lines(parts[split]) for split in SPLITS}
     return Source(place=place, form=form, files=files, splits=splits)
@@ -234,7 +234,7 @@ def _all_lines(parts: Sequence[Part]) -> Lines:
 
 def _cut_file(path: Path, held_out: float) -> Source:
     if path.suffix in (".parquet", ".arrow"):
-        raise UserError(f"--data {path} is one table: give the folder that has all splits")
+        raise UserError(f"--data {path} is a single table: give the folder with all splits")
     return cut(str(path), "one file", [of_file(path)], held_out)
 
 
@@ -259,5 +259,5 @@ def _is_own(name: str) -> bool:
 def _expected() -> str:
     return (
         "expected are wiki.{train,valid,test}.tokens, {train,valid,test}.txt, "
-        "train-*.parquet and its kin, or text files"
+        "train-*.parquet and similar files, or text files"
     )

@@ -24,27 +24,27 @@ from fastweights.tasks.language_model.model import LanguageModel, ModelState, de
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageTrainerConfig:
-    """Options of a language model's training; the defaults are the published ones."""
+    """Options for training a language model, with the published defaults."""
 
     updates: int = 500_000
-    """Number of updates; the learning rate falls to 0 over them, as a cosine."""
+    """Number of updates; over these, the learning rate follows a cosine to 0."""
     learning_rate: float = 2.5e-4
-    """Highest learning rate of Adam."""
+    """Maximum learning rate of Adam."""
     warm_up: int = 2_000
-    """Updates over which the learning rate rises from 0."""
+    """Number of updates over which the learning rate rises from 0."""
     clip: float = 0.25
-    """Largest norm of the gradient; 0: no limit."""
+    """Maximum gradient norm; 0: no limit."""
     columns: int = 96
-    """Columns that the text is cut into: the batch size, over all learners."""
+    """Number of columns that the text is cut into: the batch size, over all learners."""
     micro_columns: int = 0
-    """Columns computed at once; their gradients are added up before an update. 0: all."""
+    """Number of columns per backward pass; gradients are accumulated. 0: all."""
     span: int = 256
-    """Tokens of each column in an update: gradients reach back at most this far."""
+    """Number of tokens per column and update; gradients reach back at most this far."""
     full_context: bool = False
     """Carry fast weights and recurrent state from span to span."""
 
     def check(self) -> None:
-        """Raise a one-line `ValueError` for a value that is not allowed."""
+        """Raise a one-line `ValueError` for an invalid value."""
         check_ranges(self, COUNT, "updates", "span")
         check_ranges(self, NOT_NEGATIVE, "warm_up", "micro_columns", "clip")
         check_range("columns", self.columns, BATCH)
@@ -55,8 +55,8 @@ class LanguageTrainerConfig:
         if self.warm_up < self.updates:
             return ""
         return (
-            f"note: --warm-up {self.warm_up:,} outlasts --updates {self.updates:,}: the learning "
-            f"rate ends at {self.rate(self.updates):.2g} and is not lowered again"
+            f"note: --warm-up {self.warm_up:,} exceeds --updates {self.updates:,}: the learning "
+            f"rate ends at {self.rate(self.updates):.2g} and is never lowered"
         )
 
     def rate(self, update: int) -> float:
@@ -83,7 +83,7 @@ class Columns:
             )
         share = range(columns) if share is None else share
         self.ids = ids[: columns * length].reshape(columns, length)[share.start : share.stop]
-        self.length = length - 1  # predictions in a column
+        self.length = length - 1  # predictions per column
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -73,7 +73,7 @@ class Words(Vocabulary):
         self.types = list(types)
         self.numbers = {word: number for number, word in enumerate(self.types)}
         if len(self.numbers) < len(self.types) or self.numbers.get(EOS) != 0:
-            raise ValueError(f"a vocabulary of words begins with {EOS} and has each word once")
+            raise ValueError(f"a word vocabulary must begin with {EOS} and have each word once")
         self.unknown = self.numbers.get(UNKNOWN)
 
     @classmethod
@@ -159,5 +159,5 @@ def vocabulary_from_plain(plain: dict[str, Any]) -> Vocabulary:
     if plain.get("kind") != Words.kind or not isinstance(types, list):
         raise ValueError("it is not a vocabulary")
     if not all(isinstance(word, str) for word in types):
-        raise ValueError("a vocabulary of words has a type that is not text")
+        raise ValueError("a word vocabulary must consist of strings")
     return Words(types)

@@ -40,4 +40,4 @@ def test_another_checkout_without_the_command_is_one_line(tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["--before", str(tmp_path)])
     assert ended.value.code == 2
-    assert "this folder has no launch/atari.py" in capsys.readouterr().err
+    assert "the folder has no launch/atari.py" in capsys.readouterr().err

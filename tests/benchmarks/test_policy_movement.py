@@ -103,7 +103,7 @@ def test_runs_side_by_side_are_only_read(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ([], "is of a finished run, whose learning rate is 0: give an earlier checkpoint"),
+        ([], "belongs to a finished run, whose learning rate is 0: give an earlier checkpoint"),
         (["--updates", "0"], "--updates must be at least 1, not 0"),
         (["--learning-rate", "nan"], "--learning-rate must be above 0, not nan"),
     ],

@@ -142,11 +142,11 @@ def test_the_command_writes_what_it_prints(tmp_path: Path, capsys):
         ((*RATES, "--layout", "environments=48,cores=2,gpu=1"), "gpu unknown"),
         ((*RATES, "--layout", "environments=48,cores=zero"), "'zero'; give pairs name=number"),
         ((*RATES, "--layout", "environments=48,cores=0"), "cores must be at least 1, not 0"),
-        ((*RATES, "--layout", "environments=48,cores=2,learners=1"), "learner_gpus go together"),
+        ((*RATES, "--layout", "environments=48,cores=2,learners=1"), "give both learners"),
         ((*RATES, *TWO_CORES, "--gbits", "0"), "--gbits must be above 0 and finite, not 0"),
         ((*RATES, *TWO_CORES, "--unroll-length", "0"), "--unroll-length must be above 0"),
         ((*RATES, *TWO_CORES, "--call-seconds", "-1"), "--call-seconds must be at least 0"),
-        ((*RATES, *TWO_CORES, "--json", "nowhere/scaling.json"), "there is no folder nowhere"),
+        ((*RATES, *TWO_CORES, "--json", "nowhere/scaling.json"), "no folder nowhere"),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",
 )

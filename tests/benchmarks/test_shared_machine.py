@@ -93,5 +93,5 @@ def test_another_machine_s_file_is_not_continued(tmp_path, capsys):
     (tmp_path / "a.json").write_text(json.dumps(stored))
     with pytest.raises(SystemExit):
         main(["--out", str(tmp_path), "--name", "a"])
-    assert "was measured with processor MOS 6502; name another" in capsys.readouterr().err
+    assert "was measured with processor MOS 6502; choose another" in capsys.readouterr().err
     assert json.loads((tmp_path / "a.json").read_text())["rows"] == []

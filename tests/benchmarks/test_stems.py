@@ -55,7 +55,7 @@ def test_stems_as_drawn_and_trained(tmp_path, monkeypatch, capsys):
     assert 0 < found[trained]["silent_features"] < 1
     with pytest.raises(SystemExit, match="2"):
         stems.main(["--env", "Qbert", "--runs", run])
-    assert "no agent of Qbert" in capsys.readouterr().err
+    assert "not an agent for Qbert" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         stems.main(["--env", "TMaze"])
-    assert "TMaze shows no pictures" in capsys.readouterr().err
+    assert "TMaze has no image observations" in capsys.readouterr().err

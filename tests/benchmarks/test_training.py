@@ -132,4 +132,4 @@ def test_a_file_without_a_folder_is_refused_before_anything_is_measured(capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["--json", "nowhere/training.json"])
     assert stopped.value.code == 2
-    assert capsys.readouterr().err.startswith("error: nowhere/training.json: there is no folder")
+    assert capsys.readouterr().err.startswith("error: nowhere/training.json: no folder")

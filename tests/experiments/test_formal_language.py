@@ -80,9 +80,9 @@ def test_both_bins_select_if_the_published_selection_is_asked_for(tmp_path):
 def test_a_short_run_says_that_its_average_is_mostly_first_weights(solved, tmp_path, capsys):
     where = ("--savedir", str(tmp_path), "--xpid", "short", "--epochs", "2")
     assert formal_language.main([*QUICK, *where]) == 0
-    note = "note: after 20 updates, the measured average of the weights still has 83 % of the first"
+    note = "note: after 20 updates, the evaluated average of the weights still contains 83 %"
     assert note in (said := capsys.readouterr().out) and said.count("note: ") == 1
-    assert "train for more --epochs, or choose an --average below 0.99" in said
+    assert "train for more --epochs, or set --average below 0.99" in said
     where = ("--savedir", str(tmp_path), "--xpid", "fast", "--epochs", "2", "--average", "0.5")
     assert formal_language.main([*QUICK, *where]) == 0
     assert "note: " not in capsys.readouterr().out
@@ -187,13 +187,13 @@ def test_a_trace_finds_the_unit_that_counts(solved, capsys):
         (["--core", "rnd"], "did you mean rdn?"),
         (["--preset", "smal"], "did you mean small?"),
         (["--task", "aa", "--sizes", "1", "1"], "aa has no strings of sizes 1 to 1"),
-        (["--sizes", "9", "2"], "--sizes must be two, the smaller first"),
+        (["--sizes", "9", "2"], "--sizes must be two sizes, the smaller first"),
         (["--test-lengths", "0"], "--test-lengths must lie in 1 to 1,000,000, not 0"),
         (["--task", "aa", "--test-lengths", "9", "1"], "--test-lengths: aa has no string of si"),
-        (["--task", "aa", "--test-lengths", "8", "9"], "8 9: both are strings of size 8; name"),
+        (["--task", "aa", "--test-lengths", "8", "9"], "8 9: both mean strings of size 8; give"),
         (["--task", "abab", "--test-lengths", "3"], "its sizes are 4, 8, 12, ..."),
         (["--task", "missing_duplicate", "--test-lengths", "1"], "its sizes are 2, 4, 6, ..."),
-        (["--sizes", "1", "2"], "too few different sequences: 3 found, 15000 wanted"),
+        (["--sizes", "1", "2"], "too few different sequences: 3 found, 15000 requested"),
         (["--sizes", "1", "2", "--export", "new/folder"], "too few different sequences"),
         (["--export", __file__], f"--export cannot be created: {__file__}: File exists"),
         (["--legacy"], "--legacy is an option of --task shuffle_2\n"),
@@ -232,7 +232,7 @@ def test_a_trace_finds_the_unit_that_counts(solved, capsys):
         ([*SEARCH[:4], "--core", "lstm", "--batch-size", "9"], "--batch-size cannot"),
         (["--trained", "x", "--trace", "1", "--preset", "small"], "--preset cannot"),
         (["--trained", "x", "--trace", "1", "--core", "lstm"], "--core cannot be used with"),
-        (["--table", "3"], "--table 3 is no table of formal_language, which has tables 1, 2"),
+        (["--table", "3"], "--table 3 is not a table of formal_language, which has tables 1, 2"),
         (["--table", "1", "--task", "aa"], "--task cannot be used with --table"),
         (["--table", "1", "--settings", "partiy"], "did you mean parity?"),
         (["--table", "1", "--further", "rnd"], "did you mean rdn?"),
@@ -257,7 +257,7 @@ def test_folders_that_were_there_before_a_refusal_stay(tmp_path, capsys):
 
 
 def test_a_trace_of_what_is_no_string(solved, capsys):
-    for text, says in (("ab", "aa has no symbol 'b'"), ("", "an empty string")):
+    for text, says in (("ab", "aa has no symbol 'b'"), ("", "empty string: the symbols")):
         said = error_of(formal_language.main, ["--trained", solved, "--trace", text], capsys)
         assert says in said
 

@@ -111,7 +111,7 @@ def test_odd_options_are_one_line():
         ({"stride": 129}, r"--stride must lie in \[1, 128\]"),
         ({"held_out": 0.5}, "--held-out must lie in"),
         ({"positions": "rope"}, "unknown --positions 'rope'; known: auto, sinusoidal, none"),
-        ({"core_positions": "none"}, "--core-positions: a language model has --positions"),
+        ({"core_positions": "none"}, "--core-positions: use --positions"),
         ({"precision": "int4"}, "unknown --precision 'int4'"),
         ({"evaluate_every": 0}, "--evaluate-every must be at least 1"),
         ({"checkpoint_minutes": 0.0}, "--checkpoint-minutes must be above 0"),

@@ -64,7 +64,7 @@ def test_a_run_learns_and_measures(text, tmp_path, capsys):
     }
     line = f"WikiText-2 train tokens: found {counts['train']}, expected 2,088,628: NOT as published"
     assert line in said
-    assert "warning: the counts are not those of WikiText-2" in said
+    assert "warning: the counts differ from those published for WikiText-2" in said
     logs = read_logs(run)
     assert logs["step"] == [1, 2, 3, 4, 5, 6]
     assert [score is not None for score in logs["valid_loss"]] == [False, False, True] * 2
@@ -329,7 +329,7 @@ def test_bad_input_of_language_models_is_one_line(text, tmp_path, capsys):
     run, sliding = tmp_path / "a", ("--protocol", "sliding")
     for words, wanted in (
         ((), "there is no text: give one with --data .*load_dataset"),
-        (("--data", tmp_path / "no"), "there is no such file or folder"),
+        (("--data", tmp_path / "no"), "no such file or folder"),
         (("--data", text, "--columns", "300"), "--columns 300 is too many for"),
         (("--data", text, "--core", "rdm"), "unknown core 'rdm'"),
         (("--data", text, "--preset", "tiny"), "unknown preset 'tiny'; known: paper, small"),
@@ -341,14 +341,14 @@ def test_bad_input_of_language_models_is_one_line(text, tmp_path, capsys):
         (("--table", "1", "--core", "rdn"), "--core cannot be used with --table"),
         (("--table", "1", "--span", "3"), "--span cannot be used with --table"),
         (("--table", "1", "--preset", "small", "--only", "rdm"), "--only rdm: this table has"),
-        (("evaluate", tmp_path / "b"), "there is no such run; did you mean|there is no such run"),
+        (("evaluate", tmp_path / "b"), "no such run; did you mean|no such run"),
         (("evaluate", run, "--stride", "9"), r"--stride must lie in \[1, 8\]"),
         (("evaluate", run, "--context", "0"), "--context must be at least 1"),
         (("evaluate", run, "--by-position"), "--context 2,048 is more than the"),
-        (("evaluate", run, "--context", "9"), "--context has no effect here: it goes with --by-p"),
-        (("evaluate", run, *sliding, "--columns", "2"), "with --protocol full-context or both"),
+        (("evaluate", run, "--context", "9"), "--context has no effect here: it needs --by-p"),
+        (("evaluate", run, *sliding, "--columns", "2"), "needs --protocol full-context or both"),
         (("evaluate", run, "--protocol", "full-context", "--stride", "2"), "--stride has no ef"),
-        (("evaluate", run, "--data", tmp_path / "no"), "there is no such file or folder"),
+        (("evaluate", run, "--data", tmp_path / "no"), "no such file or folder"),
         (("generate", run, "--top-p", "2"), r"--top-p must lie in \(0, 1\]"),
         (("export", run, text / "wiki.test.tokens"), "is a file: give a folder"),
         (("export", run, text), "contains other files: give a new folder"),
@@ -363,7 +363,7 @@ def test_a_vocabulary_that_does_not_fit_is_one_line(text, tmp_path, capsys):
     assert "has another vocabulary" in error_of(("evaluate", run, "--data", other), capsys)
     plainly = json.loads((run / "vocabulary.json").read_text())
     (run / "vocabulary.json").write_text(json.dumps(plainly | {"types": plainly["types"][:-1]}))
-    assert "vocabulary has" in error_of(("generate", run), capsys)
+    assert "restore the run's own vocabulary" in error_of(("generate", run), capsys)
     (run / "vocabulary.json").write_text("{")
     assert "is damaged" in error_of(("generate", run), capsys)
     (run / "vocabulary.json").unlink()
@@ -386,7 +386,7 @@ def test_options_of_another_run_are_refused(text, tmp_path, monkeypatch, capsys)
     payload["flags"] = language_preset("small", "lt").to_dict()
     for path in (*(tmp_path / "a" / "checkpoints").iterdir(), newest):
         save_checkpoint({k: v for k, v in payload.items() if k not in ("format", "version")}, path)
-    assert "is a checkpoint of another run" in error_of(("--resume", tmp_path / "a"), capsys)
+    assert "does not belong to the run in" in error_of(("--resume", tmp_path / "a"), capsys)
 
 
 def test_an_export_is_read_without_the_text(text, tmp_path):

@@ -167,7 +167,7 @@ def test_the_beginning_of_a_string_is_traced(runs, name, text, answers, capsys):
 
 def test_a_memory_that_never_changes_is_one_line():
     model, options = one_cell("parity", forget=0, candidate=0)
-    with pytest.raises(ValueError, match="no number of the core's memory changes"):
+    with pytest.raises(ValueError, match="no number in the core's memory changes"):
         trace(model, options, "0110")
 
 

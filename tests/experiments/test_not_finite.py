@@ -62,7 +62,7 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path, capsys):
     far = ("--learning-rate", "1e39", "--evaluate-every", "1")
     words = [*LISTS, *far, "--savedir", tmp_path, "--xpid", "a"]
     said = error_of(list_ops.main, words, capsys)
-    assert said.startswith("error: update 1 left weights that are not finite: lower --learning-ra")
+    assert said.startswith("error: update 1 gave non-finite weights: lower --learning-ra")
     kept = load_checkpoint(tmp_path / "a" / "model.tar")
     assert kept["step"] == 0
     assert all(tensor.isfinite().all() for tensor in kept["model_state_dict"].values())

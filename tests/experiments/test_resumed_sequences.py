@@ -78,7 +78,7 @@ def test_a_run_on_other_files_is_refused(change, stopped, capsys):
     files = stopped.parent / "files"
     draw(files, **change)
     said = error_of(list_ops.main, resume(stopped), capsys)
-    assert f"--files {files} has other sequences than those that {stopped} began with" in said
+    assert f"the sequences in --files {files} differ from those that {stopped} began with" in said
     assert load_checkpoint(stopped / "model.tar")["step"] == 1
 
 
@@ -86,7 +86,7 @@ def test_an_older_run_on_too_few_sequences_ends_at_once(stopped, capsys):
     without_digests(stopped)
     draw(stopped.parent / "files", train=8)
     said = error_of(list_ops.main, resume(stopped), capsys)
-    assert "training stopped after 1 batches of an epoch, which has 1 now: put the run's" in said
+    assert "stopped after 1 batches of an epoch, which now has only 1: restore the run's" in said
 
 
 def test_a_table_refuses_to_resume_a_run_on_other_sequences(tmp_path, monkeypatch, capsys):
@@ -105,7 +105,7 @@ def test_a_table_refuses_to_resume_a_run_on_other_sequences(tmp_path, monkeypatc
     save_checkpoint(payload, drawn)
     assert make_sequence_table("list_ops", 2, "tiny", asked, {"data": tmp_path / "drawn"}) == 2
     said = capsys.readouterr().err
-    assert f"{drawn} has other sequences than those that" in said
+    assert f"{drawn} differ from those that" in said
 
 
 def test_a_digest_is_of_every_token_target_and_length():

@@ -195,7 +195,7 @@ def error_of(main, arguments, capsys) -> str:
         (code_execution.main, ["--data", __file__], "choose a --data"),
         (code_execution.main, ["--data", "/proc/nowhere"], "choose a --data"),
         (code_execution.main, ["--seeds", "4"], "--seeds works only with --table"),
-        (list_ops.main, ["--legacy-selection"], "--legacy-selection is for formal languages"),
+        (list_ops.main, ["--legacy-selection"], "--legacy-selection is only for formal languages"),
         (list_ops.main, ["--resume", "nowhere"], "nowhere holds no run"),
         (list_ops.main, ["--resume", "nowhere", "--preset", "small"], "contradict"),
     ],
@@ -225,7 +225,7 @@ def test_kernels_that_cannot_be_are_one_line(arguments, says, tmp_path, capsys):
         (list_ops.main, ["--only", "rnd"], "--only rnd: this table has lstm, transformer, lt,"),
         (list_ops.main, ["--settings", "depth=5"], "known: depth=10, depth=15"),
         (list_ops.main, ["--seeds", "-1"], "--seeds must lie in [0, 2^31), not -1"),
-        (list_ops.main, ["--seeds", "1", "1"], "each of them once"),
+        (list_ops.main, ["--seeds", "1", "1"], "and each only once"),
         (list_ops.main, ["--epochs-at-most", "0"], "--epochs-at-most must be at least 1"),
         (list_ops.main, ["--device", "cuda:99"], "CUDA devices here"),
         (list_ops.main, ["--data", "x"], "--data holds the sequences of one setting"),
@@ -268,7 +268,7 @@ def test_the_best_epoch_survives_a_kill_before_it_was_linked(best, finished, tmp
     (run / "model.tar").unlink()
     assert list_ops.main(["--resume", str(run)]) == 0
     said = capsys.readouterr().err
-    assert ("not the best epoch's any more" in said) == (best == "lost")
+    assert ("does not hold the best epoch any more" in said) == (best == "lost")
     assert json.loads((run / RESULT_FILE).read_text())["best_epoch"] == 3
 
 

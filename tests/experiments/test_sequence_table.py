@@ -375,7 +375,7 @@ def test_a_stopped_table_leaves_no_orphan_and_its_runs_go_on(tmp_path, number):
     finally:
         left = _kill_group(table.pid)
     assert table.returncode == 128 + number and not left
-    assert "stopped list_ops-depth10-lstm-seed1" in said and "the same command goes on" in said
+    assert "stopped list_ops-depth10-lstm-seed1" in said and "the same command resumes" in said
     assert "started list_ops-depth10-lstm-seed2" not in said
     assert (run / "model.tar").exists() and not (run / "result.json").exists()
     meta = json.loads((run / "meta.json").read_text())

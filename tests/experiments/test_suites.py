@@ -54,7 +54,7 @@ def test_a_suite_that_is_stopped_goes_on_and_its_table_has_intervals(tiny, tmp_p
 
     threading.Thread(target=interrupt_soon, daemon=True).start()
     assert command.main(words) == 128 + signal.SIGINT
-    assert "the same command goes on with them" in capsys.readouterr().out
+    assert "the same command resumes them" in capsys.readouterr().out
     assert not json.loads((first / "meta.json").read_text())["successful"]
     assert not second.exists() and not (tmp_path / "table.md").exists()
 

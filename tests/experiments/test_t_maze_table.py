@@ -136,7 +136,7 @@ def test_a_run_with_other_options_is_not_used(flag, value, own, tmp_path, capsys
         t_maze.main([*asked, "--total-steps", str(STEPS)])
     assert stopped.value.code == 2
     line = capsys.readouterr().err
-    assert f"another run than the table's, which has {flag} {own} (was {value}): move it" in line
+    assert f"differs from the table's, which has {flag} {own} (was {value}): move it" in line
     assert line.count("\n") == 1
 
 

@@ -84,7 +84,7 @@ def test_where_nothing_is_held_out_every_tenth_sequence_is(tmp_path):
         ({"train_src": "0 1\n0 2\n", "train_tgt": "T F\nT T\n"}, "train.src, line 2: unknown '2'"),
         ({"train_src": "0 1\n", "train_tgt": "T f\n"}, "train.tgt, line 1: unknown 'f'; known: _"),
         ({"train_src": "0 1\n", "train_tgt": "T\n"}, "train.tgt, line 1: 1 answers to 2 tokens"),
-        ({"train_src": "0 1\n\n", "train_tgt": "T F\n\n"}, "train.src, line 2: a sequence has at"),
+        ({"train_src": "0 1\n\n", "train_tgt": "T F\n\n"}, "train.src, line 2: a sequence needs"),
         ({"test_src": "0 1\n"}, "test.src has 1 lines and test.tgt 20"),
         ({"valid_src": "", "valid_tgt": ""}, "valid.src, line 1"),
         ({"train_tgt": "T F\nT _\n_ _\n" + 17 * "T F\n"}, "train.tgt, line 3: no position has"),
@@ -158,7 +158,7 @@ def test_files_that_are_not_there(tmp_path):
         read_splits(tmp_path, LANGUAGES["parity"]())
     (tmp_path / "valid_50.src").unlink()
     (tmp_path / "valid.src").write_bytes(b"\xff\xfe")
-    with pytest.raises(UserError, match="not text in UTF-8"):
+    with pytest.raises(UserError, match="not UTF-8 text"):
         read_splits(tmp_path, LANGUAGES["parity"]())
 
 

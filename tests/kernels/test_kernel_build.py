@@ -306,7 +306,7 @@ def test_a_cache_that_others_may_have_filled_is_not_loaded(mode, filled, tmp_pat
     if isinstance(mode, str):
         monkeypatch.setattr(os, "getuid", lambda: 12345)
         os.chown(tmp_path / "cache", os.geteuid() or 54321, -1)
-        says = "is another user's: set FASTWEIGHTS_CACHE"
+        says = "belongs to another user: set FASTWEIGHTS_CACHE"
     else:
         (tmp_path / "cache").chmod(mode)
         says = "others can write to"

@@ -44,7 +44,7 @@ def test_kernels_that_are_no_recurrences_are_tested_too(monkeypatch):
 def test_without_a_compiler_they_are_not_available(monkeypatch):
     monkeypatch.setattr(direct_call, "is_there", lambda *call: False)
     assert {line for *_, line in program.self_tests_beside_pytorch()} == {
-        "not available: PyTorch's own runs"
+        "not available: PyTorch's own kernel runs"
     }
 
 

@@ -72,5 +72,5 @@ def test_processes_that_start_together_share_a_cache(tmp_path):
 def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "file" / "folder"))
-    with pytest.warns(UserWarning, match="compiled kernels are not kept"):
+    with pytest.warns(UserWarning, match="compiled kernels are not cached"):
         compiler.cubin(SOURCE, 8, "sm_90")

@@ -101,4 +101,4 @@ def test_a_kind_defined_in_a_notebook_has_a_name(tmp_path, monkeypatch, capsys):
     assert build_core("__main__:in_a_cell", 3).output_size == 5
     assert train(tmp_path, "a", "--core", "__main__:in_a_cell", "--total-steps", 20) == 0
     said = capsys.readouterr().out  # names no command, none of which could import it
-    assert "evaluate, where it is defined: open_agent(" in said and "evaluate.py" not in said
+    assert "evaluate in this program: open_agent(" in said and "evaluate.py" not in said

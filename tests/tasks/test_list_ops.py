@@ -57,7 +57,7 @@ def test_the_share_of_trees_of_a_depth(depth, arguments):
 
 def test_some_of_the_deepest_are_found_and_none_that_would_take_hours():
     ListOps(depth=19).check()
-    with pytest.raises(ValueError, match=r"nest 19 deep once in .*: ask for more"):
+    with pytest.raises(ValueError, match=r"only one in .* nests 19 deep: increase --max"):
         ListOps(depth=19, max_arguments=2).check()
 
 

@@ -51,7 +51,7 @@ def test_too_few_different_sequences():
     tiny = CodeExecution(variables=1, statements=2)  # x = 0..9 ; print x
     with pytest.raises(
         ValueError,
-        match=r"^[a-z_]+ \([a-z_]+ \d.*\) has too few different sequences: 10 found, 60 wanted",
+        match=r"^[a-z_]+ \([a-z_]+ \d.*\) has too few different sequences: 10 found, 60 requested",
     ):
         draw_splits(tiny, SIZES, seed=1)
 

@@ -227,9 +227,9 @@ def test_the_average_of_the_weights_is_what_is_measured():
 @pytest.mark.parametrize(
     ("average", "changes", "says"),
     [
-        (0.8, {}, "after 14 updates, .* has 5 % of the first .* --epochs, or choose .* below 0.8$"),
-        (0.99, {"epoch": 1}, "88 % of the first weights: choose an --average below 0.99$"),
-        (0.9, {"updates": 1}, "after 1 updates, .* 100 % of the first"),
+        (0.8, {}, "after 14 updates, .* 5 % of the initial .* --epochs, or set .* below 0.8$"),
+        (0.99, {"epoch": 1}, "88 % of the initial weights: set --average below 0.99$"),
+        (0.9, {"updates": 1}, "after 1 updates, .* 100 % of the initial"),
         (0.7, {}, "^$"),  # 0.97 %
         (0.99, {"updates": 0}, "^$"),
         (0.0, {"updates": 1}, "^$"),
@@ -311,7 +311,9 @@ def test_a_run_restored_beyond_the_end_of_an_epoch_is_refused():
     """Its training split was longer; without a batch, it would wait for ever."""
     training = trainer()
     training.position = 7
-    with pytest.raises(UserError, match="after 7 batches of an epoch, which has 7 now: put"):
+    with pytest.raises(
+        UserError, match="after 7 batches of an epoch, which now has only 7: restore"
+    ):
         next(training.rows())
 
 

@@ -147,7 +147,7 @@ def test_a_long_update_is_given_up_after_the_gradient_that_was_under_way(runs):
 def test_a_signal_in_the_firsts_test_games_before_training_stops_all(runs):
     assert runs.codes("games-before") == [130, 130], runs.said("games-before", 1)
     assert runs.saved_step("games-before") == 0
-    assert "to go on" in runs.said("games-before", 0) and not runs.said("games-before", 1)
+    assert "to resume:" in runs.said("games-before", 0) and not runs.said("games-before", 1)
 
 
 @pytest.mark.parametrize(

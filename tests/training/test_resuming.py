@@ -136,7 +136,7 @@ def test_a_signal_before_the_first_checkpoint_waits_for_it(number, tmp_path, mon
         patch.setattr("fastweights.experiments.agents.run.Metrics", signalled)
         assert train(tmp_path, "my job", "--total-steps", 200) == 128 + number
     said = capsys.readouterr().out
-    assert "saved at 0 agent steps; to go on:\n  python" in said
+    assert "saved at 0 agent steps; to resume:\n  python" in said
     assert f"--resume '{tmp_path / 'my job'}'\n" in said
     monkeypatch.setenv("HOME", str(tmp_path))
     assert small_runs.atari.main(["--resume=~/my job/checkpoints"]) == 0

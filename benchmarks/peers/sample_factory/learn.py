@@ -45,10 +45,13 @@ def main() -> None:
         "--target", type=float, default=18.0, help="mean return of 100 games to stop at"
     )
     parser.add_argument(
-        "--total-steps", type=int, default=2_500_000, help="most agent steps (default 2,500,000)"
+        "--total-steps",
+        type=int,
+        default=2_500_000,
+        help="maximum agent steps (default 2,500,000)",
     )
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default 1)")
-    parser.add_argument("--csv", type=Path, required=True, help="file of the log, a row an update")
+    parser.add_argument("--csv", type=Path, required=True, help="log file, one row per update")
     options = parser.parse_args()
 
     import torch

@@ -38,7 +38,7 @@ def residual_unit(
     for weight, bias in zip(inputs[1::2], inputs[2::2], strict=True):
         pictures.check(x, weight, bias)
         if len(weight) != x.shape[1]:
-            raise ValueError(f"a unit has as many channels out as in, not {len(weight)}")
+            raise ValueError(f"a unit needs as many output as input channels, not {len(weight)}")
     if not has_kernel(*inputs):
         inner = F.relu(F.conv2d(F.relu(x), first, first_bias, padding=1), inplace=True)
         return x + F.conv2d(inner, second, second_bias, padding=1)

@@ -42,13 +42,13 @@ class Frame(NamedTuple):
         if self.is_open and symbol == "-" and not self.minus:
             return self._replace(minus=True)
         if self.is_open or not self.takes_operation:
-            raise ValueError("no operation can stand here")
+            raise ValueError("no operation is allowed here")
         return self._replace(operation=symbol, takes_operation=False)
 
     def with_value(self, value: int) -> "Frame":
         """Return the frame after an operand."""
         if not self.is_open:
-            raise ValueError("an operation must stand between two values")
+            raise ValueError("an operation must separate two values")
         value = -value if self.minus else value
         if self.operation == "*":
             value = self.value * value
@@ -80,7 +80,7 @@ class ModularArithmeticBrackets(Language):
         if symbol == ASK and not below and not top.is_open:
             return state, str(top.value)
         if symbol in ("(", ")", ASK):
-            raise ValueError("a bracket or question that cannot stand here")
+            raise ValueError("a bracket or question that is not allowed here")
         changed = top.with_value(int(symbol)) if symbol in DIGITS else top.with_operation(symbol)
         return (*below, changed), None
 

@@ -1,4 +1,4 @@
-"""Stack manipulation: the content of a stack, from its top, after pushes and pops.
+"""Stack manipulation: the contents of a stack, from the top, after pushes and pops.
 
     a b pop push_b ? ? ? ? ?
     _ _ _   _      b a . . .

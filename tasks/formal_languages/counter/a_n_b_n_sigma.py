@@ -31,8 +31,8 @@ class ANBNSigma(Language):
 
     sizes: tuple[int, int] = (64, 64)
     legacy_labels: bool = False
-    """Label as the published code does: the answer changes at the first a after equally many b,
-    and never if there are more b."""
+    """Label as in the published code: the answer changes at the first a after equally many b, and
+    never if there are more b."""
 
     name: ClassVar[str] = "a_n_b_n_sigma"
     title: ClassVar[str] = "a^n b^n Sigma*"

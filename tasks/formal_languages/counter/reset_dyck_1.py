@@ -1,4 +1,4 @@
-"""Reset Dyck-1: whether a bracket is open since the reset, `1`.
+"""Reset Dyck-1: whether a bracket opened since the reset, `1`, is still open.
 
     ( ( ) 1 ( )
     1 1 1 0 1 0

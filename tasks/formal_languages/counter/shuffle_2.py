@@ -30,8 +30,8 @@ class Shuffle2(Language):
     """The state is the depth of each kind."""
 
     legacy: bool = False
-    """Draw as the published generator does: brackets of both kinds nest and never cross, as ([)]
-    does."""
+    """Draw as in the published generator: brackets of both kinds nest and never cross as in ([)].
+    """
 
     name: ClassVar[str] = "shuffle_2"
     title: ClassVar[str] = "Shuffle-2"

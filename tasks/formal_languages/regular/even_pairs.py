@@ -1,4 +1,4 @@
-"""Even pairs: whether the number of pairs ab and ba, together, is even.
+"""Even pairs: whether the total number of pairs ab and ba is even.
 
     a a b b a ?
     _ _ _ _ _ T

@@ -31,7 +31,7 @@ class Sum(NamedTuple):
 
 
 class ModularArithmetic(Language):
-    """The state is a `Sum`; sizes, lengths without the question, are odd."""
+    """The state is a `Sum`; sizes (lengths without the question) are odd."""
 
     name: ClassVar[str] = "modular_arithmetic"
     title: ClassVar[str] = "modular arithmetic"

@@ -21,7 +21,7 @@ ASKED = ModularArithmetic()
 
 
 class ModularArithmeticPrefixes(Language):
-    """The state is a `Sum`; sizes, which are lengths, are odd."""
+    """The state is a `Sum`; sizes (lengths) are odd."""
 
     name: ClassVar[str] = "modular_arithmetic_prefixes"
     title: ClassVar[str] = "modular arithmetic, prefixes"

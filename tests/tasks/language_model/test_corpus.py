@@ -244,9 +244,9 @@ def _no_text(folder: Path) -> Path:
 
 
 BAD = {
-    "missing": (lambda folder: folder / "nowhere", "there is no such file or folder"),
+    "missing": (lambda folder: folder / "nowhere", "no such file or folder"),
     "a split": (_lacking, "has no split test, only train, valid"),
-    "empty": (_empty, r"valid\.txt is empty: fetch it again"),
+    "empty": (_empty, r"valid\.txt is empty: download it again"),
     "cut off": (_cut_off, "is damaged|cannot read"),
     "two": (_twice, "several data sets: choose one of .*wikitext-103, .*wikitext-2"),
     "no text": (_no_text, "has no text in it; expected are wiki"),

@@ -57,7 +57,7 @@ def test_the_learning_rate_warms_up_and_falls_as_a_cosine():
 def test_a_warm_up_that_outlasts_the_training_is_said():
     assert LanguageTrainerConfig(updates=500, warm_up=499).note() == ""
     long = LanguageTrainerConfig(updates=500, warm_up=2_000, learning_rate=1e-2)
-    assert "--warm-up 2,000 outlasts --updates 500: the learning rate ends at 0.0025" in long.note()
+    assert "--warm-up 2,000 exceeds --updates 500: the learning rate ends at 0.0025" in long.note()
 
 
 def test_an_epoch_is_all_columns():
