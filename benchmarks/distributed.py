@@ -54,7 +54,7 @@ def parts(options: argparse.Namespace) -> dict[str, Part]:
                 "agent steps/s per core",
                 "against one learner, 1 core",
                 "against one learner, 2 cores",
-                "exchange, share of an update",
+                "exchange, share of the update",
             ),
             learners.two_cores,
         ),

@@ -25,7 +25,7 @@ CALLS = {
 }
 SIZES = {"rl": ("rl",), "code": ("code",), "lm": ("lm",), "act": ("acting1", "acting32")}
 RESETS = {"rl": 0.02}
-COMPILED, COMPILED_STEP = "torch.compile", "torch.compile, a step"
+COMPILED, COMPILED_STEP = "torch.compile", "torch.compile, per step"
 # Autograd stores about three times the state for every step of the loop.
 KEPT_STATES = 3
 Row = dict[str, Any]

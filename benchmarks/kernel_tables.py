@@ -59,7 +59,7 @@ def reasons(rows: Sequence[Row]) -> Iterator[str]:
 
 def foretold(rows: Sequence[Row], gigahertz: float) -> Table:
     """Return a table of the captured launches beside the estimates of `gpu_peers.ESTIMATES`."""
-    columns = ("microseconds a step", "estimated", "share of the dependency chain")
+    columns = ("microseconds per step", "estimated", "share of the dependency chain")
     table = _table(f"captured launches, at {gigahertz} GHz", *columns)
     for row in rows:
         numbers = (_number(row[name], 3) for name in ("step_us", "estimated_us", "of_floor"))

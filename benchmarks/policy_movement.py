@@ -176,7 +176,7 @@ def _taken(source: Source, batch_size: int) -> Iterator[Rollout]:
 def table(rows: Mapping[str, Moved]) -> Table:
     """Return the table that the command prints."""
     parts = ("all weights", "stem's", "core's", "heads'")
-    title = "KL divergence of an update in nats (medians), and its gains (means)"
+    title = "KL divergence per update in nats (medians), and its gains (means)"
     shown = Table("run", *parts, "gain", "gain elsewhere", "norm of the core's output", title=title)
     for name, one in rows.items():
         *figures, norm = one

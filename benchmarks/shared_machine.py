@@ -2,14 +2,14 @@
 """Compare wait policies of OpenMP threads, on an idle machine and beside other programs.
 
     python benchmarks/shared_machine.py                     loop and quick; ten minutes on two cores
-    python benchmarks/shared_machine.py --works default --rounds 2 --out results --name zen5
+    python benchmarks/shared_machine.py --works paper --rounds 2 --out results --name zen5
     python benchmarks/shared_machine.py --policies torch spin-10000 passive --competitors 0 1 2
 
 Works (workloads): `loop` is a small RDN, forward and backward over an unroll of `quick` (passes/s).
-`quick` and `default` are runs of `launch/atari.py` with the presets `quick` and `paper` (agent
-steps/s, from their logs). Policies: `torch` is the default of PyTorch's OpenMP; on Linux this is
-GCC's, which spins 300,000 times before it sleeps. `spin-N` spins N times; `passive` sleeps at once.
-`one-thread` uses one thread, the others all cores. Each competing process keeps one core busy.
+`quick` and `paper` are runs of `launch/atari.py` with these presets (agent steps/s, from their
+logs). Policies: `torch` is the default of PyTorch's OpenMP; on Linux this is GCC's, which spins
+300,000 times before it sleeps. `spin-N` spins N times; `passive` sleeps at once. `one-thread` uses
+one thread, the others all cores. Each competing process keeps one core busy.
 
 Every measurement is a separate process; all alternate within each round. `--out FOLDER` stores each
 result in FOLDER/NAME.json immediately, and the same command continues an interrupted benchmark.
@@ -47,7 +47,7 @@ from fastweights.launch.cli.parser import Parser
 from fastweights.records import read_logs
 from fastweights.training import preset
 
-PRESETS = {"quick": "quick", "default": "paper"}
+PRESETS = ("quick", "paper")
 UNITS = {"loop": "passes/s", **dict.fromkeys(PRESETS, "agent steps/s")}
 COMPARED_WITH = "torch"
 # GCC's default, set explicitly so that our commands do not choose another value.
@@ -76,7 +76,7 @@ def measure(case: Case, game: str, seconds: float) -> float:
     with competitors(busy):
         if work == "loop":
             return _loop_elsewhere(threads or processors(), seconds, variables)
-        return _run(PRESETS[work], threads, game, seconds, variables)
+        return _run(work, threads, game, seconds, variables)
 
 
 @contextmanager
@@ -236,7 +236,7 @@ Figures are medians of all rounds; the number in brackets is the median of the r
 `spin-N` spins N times (`GOMP_SPINCOUNT=N`), and `passive` sleeps at once
 (`OMP_WAIT_POLICY=PASSIVE`). `one-thread` uses one thread; the others use all cores. Each of the
 other programs keeps one core busy. `loop` is a small RDN, forward and backward over an unroll of
-`quick`. `quick` and `default` are whole training runs with these presets.
+`quick`. `quick` and `paper` are whole training runs with these presets.
 """
 
 
@@ -257,7 +257,7 @@ def parser() -> argparse.ArgumentParser:
     parser = Parser(__doc__)
     parser.add_argument(
         "--works", nargs="+", choices=list(UNITS), default=["loop", "quick"], metavar="WORK",
-        help="works to measure: loop, quick, default (default: loop quick)",
+        help="works to measure: loop, quick, paper (default: loop quick)",
     )  # fmt: skip
     parser.add_argument(
         "--policies", nargs="+", choices=list(POLICIES), metavar="POLICY",

@@ -69,7 +69,7 @@ pd.DataFrame(
         core: {
             "return at the end": log["recent_full_game_return"].astype(float).iloc[-1],
             "games played": int(log["games"].iloc[-1]),
-            "agent steps a second": round(log["agent_steps_per_second"].astype(float).median()),
+            "agent steps per second": round(log["agent_steps_per_second"].astype(float).median()),
         }
         for core, log in logs.items()
     }

@@ -61,11 +61,11 @@ Seeds = Mapping[str, list[Curve]]  # curves of a group's seeds, by the group's n
 # Labels of the x and y axes; the logs' column and the x axis.
 Panels = Mapping[tuple[str, str], tuple[str, Callable[[LoggedRun], np.ndarray]]]
 _THROUGHPUT: Panels = {
-    ("hours", "agent steps a second"): ("agent_steps_per_second", hours),
+    ("hours", "agent steps per second"): ("agent_steps_per_second", hours),
     ("agent steps", "policy lag, updates"): ("policy_lag", agent_steps),
 }
 _LEARNER: Panels = {
-    ("agent steps", "KL divergence\nan update, nats"): ("approx_kl", agent_steps),
+    ("agent steps", "KL divergence\nper update, nats"): ("approx_kl", agent_steps),
     ("agent steps", "share of ratios\nclipped"): ("clip_fraction", agent_steps),
     ("agent steps", "explained variance\nof value targets"): ("explained_variance", agent_steps),
 }

@@ -180,8 +180,8 @@ def games_played(found: Sequence[Score]) -> str:
     counts = sorted({games for score in found for games in score.games})
     fewest, most = counts[0], counts[-1]
     if fewest == most:
-        return f"{most:,} game{'' if most == 1 else 's'} a seed"
-    return f"{fewest:,} to {most:,} games a seed"
+        return f"{most:,} game{'' if most == 1 else 's'} per seed"
+    return f"{fewest:,} to {most:,} games per seed"
 
 
 def unequal_steps(found: Sequence[Score]) -> str:

@@ -49,7 +49,7 @@ def model_card(
         for split in ("valid", "test")
         if split in results
     ]
-    head = ("split", "evaluation", f"perplexity of {vocabulary.kind}", "bits a byte")
+    head = ("split", "evaluation", f"perplexity of {vocabulary.kind}", "bits per byte")
     return f"""---
 library_name: fastweights
 pipeline_tag: text-generation

@@ -15,7 +15,7 @@ class NGram(NamedTuple):
 
     order: int
     unit: str
-    valid: float | None  # bits a byte; None if words became `<unk>`
+    valid: float | None  # bits per byte; None if words became `<unk>`
     test: float | None
     test_perplexity: float
 
@@ -24,12 +24,12 @@ class NGram(NamedTuple):
         name = f"Kneser-Ney {self.order}-gram of {self.unit}"
         if self.valid is None or self.test is None:
             return (
-                f"{name}: test perplexity {self.test_perplexity:.2f}; no bits a byte, because "
+                f"{name}: test perplexity {self.test_perplexity:.2f}; no bits per byte, because "
                 "words became <unk>."
             )
         return (
             f"{name}: {self.valid:.3f} valid, {self.test:.3f} "
-            f"test bits a byte (test perplexity {self.test_perplexity:.2f})."
+            f"test bits per byte (test perplexity {self.test_perplexity:.2f})."
         )
 
 

@@ -123,7 +123,7 @@ def _write(
     value = partial(_measure, "test", measure)
     found = zip(rows_of(grid.cells, failures, value), of_rows, strict=True)
     rows = [_beside_the_papers(row, figure, is_the_papers) for row, figure in found]
-    unit = "perplexity" if is_the_papers else "bits a byte"
+    unit = "perplexity" if is_the_papers else "bits per byte"
     of_split = {split: partial(_measure, split, measure) for split in ("valid", "test")}
     columns: dict[str, Callable[[Row], str]] = {
         "model": label("model"),

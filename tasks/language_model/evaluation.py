@@ -33,11 +33,11 @@ class Measure(NamedTuple):
         """Return a text of the perplexities and bits per byte; `unit`: words or bytes."""
         if self.bits_per_byte is None:
             bits = (
-                f"no bits a byte ({self.replaced:,} of {self.predictions + 1:,} tokens became "
+                f"no bits per byte ({self.replaced:,} of {self.predictions + 1:,} tokens became "
                 "<unk>, whose spelling is not counted)"
             )
         else:
-            bits = f"{self.bits_per_byte:.4f} bits a byte"
+            bits = f"{self.bits_per_byte:.4f} bits per byte"
         return (
             f"perplexity {self.perplexity:.2f} of {unit}, {self.word_perplexity:.2f} of words, "
             f"{bits}"

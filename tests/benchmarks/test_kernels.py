@@ -91,7 +91,7 @@ def test_a_step_that_does_not_compile_gives_the_reason(tmp_path, monkeypatch):
     words = ("--ops", "delta_rule", "--sizes", "rl", "--modes", "forward", "--compile")
     found = {r["backend"]: r.get("absent") for r in rows_of(tmp_path, *words)}
     assert found["torch.compile"] == "does not compile: not on this machine"
-    assert found["torch.compile, a step"] == "does not compile: not on this machine"
+    assert found["torch.compile, per step"] == "does not compile: not on this machine"
 
 
 @pytest.mark.parametrize("mode", ["forward", "forward+backward"])

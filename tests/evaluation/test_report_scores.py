@@ -250,7 +250,7 @@ def test_a_comparison_has_an_interval_over_seeds_or_over_test_games(tmp_path):
     assert row == [*both, "1 and 1", "test games"]
     text = (tmp_path / "games" / "report.md").read_text()
     assert "Only one training seed on at least one side: Pong." in text
-    assert "returns of a full game, argmax actions, full-game protocol, 2 games a seed." in text
+    assert "returns of a full game, argmax actions, full-game protocol, 2 games per seed." in text
     alone = [
         played_run(tmp_path / "a", core, 1, [value])
         for core, value in {"rdn": 3, "lstm": 2}.items()

@@ -13,7 +13,7 @@ def row(context: str, values: dict[int, float], core: str = "rdn") -> Row:
 
 
 def effect(spans: dict[int, float], full: dict[int, float]):
-    (found,) = context_effects([row("spans", spans), row("full context", full)], "bits a byte")
+    (found,) = context_effects([row("spans", spans), row("full context", full)], "bits per byte")
     return found
 
 
@@ -23,7 +23,7 @@ def test_it_is_the_mean_difference_of_the_same_seeds():
     assert found.mean == pytest.approx(-0.075)
     assert found.interval == pytest.approx((-0.075 - 12.706 * 0.025, -0.075 + 12.706 * 0.025))
     assert found.said(3) == (
-        "rdn, full context minus spans: -0.075 [-0.393, +0.243] bits a byte on the test split "
+        "rdn, full context minus spans: -0.075 [-0.393, +0.243] bits per byte on the test split "
         "(seeds 1, 3): the seeds do not tell."
     )
 

@@ -55,7 +55,7 @@ def test_words_that_became_unknown_leave_no_bits_per_byte(tmp_path, capsys):
     assert (result["valid"]["replaced"], result["test"]["replaced"]) == (10, 5)
     assert evaluated(run)["bits_per_byte"] is None
     said = capsys.readouterr().out
-    reason = "no bits a byte (5 of 20 tokens became <unk>, whose spelling is not counted)"
+    reason = "no bits per byte (5 of 20 tokens became <unk>, whose spelling is not counted)"
     assert said.count(reason) == 2  # of the run, and of the evaluation
     assert "valid_bits_per_byte" not in read_logs(run)
     assert wikitext103.main(["export", str(run), str(tmp_path / "out")]) == 0
@@ -63,7 +63,7 @@ def test_words_that_became_unknown_leave_no_bits_per_byte(tmp_path, capsys):
     assert LanguageRun(options_of(run)).result()["test"] == result["test"]
     (ngram,) = smoothed_ngrams(text_of(options_of(run)))
     assert (ngram.valid, ngram.test) == (None, None)
-    assert "no bits a byte, because words became <unk>" in ngram.said()
+    assert "no bits per byte, because words became <unk>" in ngram.said()
 
 
 @pytest.mark.parametrize("vocabulary", ["words", "bytes"])
@@ -73,10 +73,10 @@ def test_a_text_with_its_own_unknown_words_has_bits_per_byte(vocabulary, tmp_pat
     run = train(tmp_path, "--data", str(text), "--vocabulary", vocabulary)
     test = json.loads((run / RESULT_FILE).read_text())["test"]
     assert test["replaced"] == 0
-    assert f"{test['bits_per_byte']:.4f} bits a byte" in capsys.readouterr().out
+    assert f"{test['bits_per_byte']:.4f} bits per byte" in capsys.readouterr().out
     assert all(read_logs(run)["valid_bits_per_byte"])
     (ngram, *_) = smoothed_ngrams(text_of(options_of(run)))
-    assert f"{ngram.test:.3f} test bits a byte" in ngram.said()
+    assert f"{ngram.test:.3f} test bits per byte" in ngram.said()
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
