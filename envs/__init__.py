@@ -78,6 +78,8 @@ def make(
     """
     which, options = resolve(name), options or {}
     rules = protocol_named(protocol)
+    if num_threads < 0:
+        raise ValueError(f"num_threads must be at least 0, got {num_threads}")
     if which.rom is not None:
         rules = rules.override(options)
         return AtariEnvironments(

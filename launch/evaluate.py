@@ -35,12 +35,13 @@ from fastweights.host import (
     choose_device,
     compute_exactly,
     expanded,
+    flags,
     one_line_errors,
     typed_command,
     use_threads,
     user_input,
 )
-from fastweights.launch.cli.parser import typed_options
+from fastweights.launch.cli.parser import changed_fields, typed_options
 from fastweights.launch.export import export_safetensors
 from fastweights.records import AGENT_EXPORT, runs_near
 from fastweights.training import Named
@@ -66,8 +67,7 @@ class EvaluateOptions(GamePlan, Named):
     clip_format: ClipFormat = "mp4"
     """Format of the clip; without ffmpeg, always a GIF."""
     export: Path | None = None
-    """Instead of playing, export the agent to this folder: safetensors, config and model card.
-    """
+    """Instead of playing, export the agent to this folder: safetensors, config, model card."""
     device: str = "auto"
     """Device: auto (a CUDA GPU if there is one), cpu, cuda, cuda:1, mps."""
 
@@ -114,5 +114,8 @@ def _check(options: EvaluateOptions) -> None:
         AGENT_EXPORT.check_folder(expanded(options.export), "--export ")
     if options.export and len(options.runs) != 1:
         raise ValueError(f"--export takes one run or checkpoint, not {len(options.runs)}")
+    used = ("export", "core", "env", "device", "num_threads")
+    if options.export and (unused := [x for x in changed_fields(options) if x not in used]):
+        raise ValueError(f"--export plays no games: leave out {flags(unused)}")
     if not 0 < options.clip_seconds < math.inf:
         raise ValueError(f"--clip-seconds must be above 0 and finite, not {options.clip_seconds}")

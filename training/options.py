@@ -131,7 +131,7 @@ class RunOptions(CoreSizes):
 
     def __post_init__(self) -> None:
         if isinstance(self.env_options, Mapping):
-            pairs = tuple(f"{name}={value}" for name, value in self.env_options.items())
+            pairs = tuple(_as_text(name, value) for name, value in self.env_options.items())
             object.__setattr__(self, "env_options", pairs)
 
     def network(self, frame_shape: tuple[int, ...], num_actions: int) -> NetworkConfig:
@@ -228,6 +228,15 @@ CHANGEABLE_ON_RESUME = (
     "xpid",
     "auto_resume",
 )
+
+
+def _as_text(name: str, value: object) -> str:
+    if not isinstance(value, str | int | float | None):
+        raise ValueError(
+            f"env_options: {name} must be text, a number, True, False or None, not {value!r}: "
+            "register an environment with this value (docs/how_to/own_environment.md)"
+        )
+    return f"{name}={value}"
 
 
 def _name_and_text(pair: str) -> tuple[str, str]:

@@ -210,7 +210,7 @@ def _one_of_each_seed(group: Sequence[LoggedRun]) -> list[LoggedRun]:
         furthest.setdefault(run.seed, run)
     for run in group:
         if run is not (kept := furthest[run.seed]):
-            said = f"note: left out: {run.path} repeats seed {run.seed} of {kept.path}"
+            said = f"note: skipped: {run.path} repeats seed {run.seed} of {kept.path}"
             print(
                 one_line(f"{said}; of one seed, the longest or newest run counts"), file=sys.stderr
             )

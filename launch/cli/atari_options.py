@@ -83,7 +83,7 @@ def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandL
         prog=typed_command("atari"),
         description=_description(),
     )
-    run = with_full_path(_as_torchbeast(command.run, defaults))
+    run = with_full_path(_as_torchbeast(command.run, defaults, known.num_envs is not None))
     learner = without_unread(run.learner, defaults.learner)
     command = replace(command, run=replace(run, learner=learner))
     check_engine(command.run, defaults)
@@ -105,11 +105,11 @@ def _with_values(arguments: Sequence[str]) -> list[str]:
     return rewritten
 
 
-def _as_torchbeast(run: RunOptions, defaults: RunOptions) -> RunOptions:
+def _as_torchbeast(run: RunOptions, defaults: RunOptions, has_num_envs: bool) -> RunOptions:
     """Treat `--num-actors` as `--num-envs`, as TorchBeast does, unless the engine is Ray."""
     if run.engine == "ray" or run.num_actors == defaults.num_actors:
         return run
-    if run.num_envs not in (defaults.num_envs, run.num_actors):
+    if has_num_envs and run.num_envs != run.num_actors:
         raise ValueError(
             f"--num-actors {run.num_actors} contradicts --num-envs {run.num_envs}: they mean the "
             "same without --engine ray; give only one"
@@ -131,6 +131,7 @@ def peek(arguments: Sequence[str]) -> argparse.Namespace:
         savedir={"type": Path, "default": RunOptions.savedir},
         xpid={},
         env={},
+        num_envs={},
     )
     import_core(known.core)
     return known

@@ -244,8 +244,10 @@ def test_bad_actions_are_refused():
         environments.step(np.array([5, 0]))  # a valid step still works
 
 
-@pytest.mark.parametrize("bad", [{"num_envs": 0}, {"num_envs": 2, "seed": -1}])
+@pytest.mark.parametrize(
+    "bad", [{"num_envs": 0}, {"num_envs": 2, "seed": -1}, {"num_envs": 1, "num_threads": -1}]
+)
 @pytest.mark.parametrize("name", ["Qbert", "Catch", "CartPole-v1"])
 def test_bad_batches(name, bad):
-    with pytest.raises(ValueError, match=r"num_envs|seed"):
+    with pytest.raises(ValueError, match=r"num_envs|seed|num_threads"):
         envs.make(name, **bad)

@@ -124,7 +124,7 @@ def test_a_seed_counts_once_with_its_longest_or_newest_run(tmp_path, capsys):
     ]
     copy = shutil.copytree(runs[1], tmp_path / "copy")
     left_out = (
-        "note: left out: {} repeats seed 1 of {}; of one seed, the longest or newest run counts"
+        "note: skipped: {} repeats seed 1 of {}; of one seed, the longest or newest run counts"
     )
     page = reported(tmp_path / "out", *runs, copy)
     assert capsys.readouterr().err.splitlines() == [

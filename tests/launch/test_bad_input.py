@@ -320,6 +320,7 @@ def test_evaluate_refuses_a_truncated_checkpoint(trained, tmp_path, capsys):
         (["{run}", "--protocol", "machado"], "for Atari games"),
         (["{run}", "--seed", "-1"], "--seed must lie in"),
         (["{run}", "{run}", "--export", "somewhere"], "--export takes one run"),
+        (["{run}", "--export", "x", "--episodes", "2"], "plays no games: leave out --episodes"),
         ([], "at least one run"),
         (["{run}", "--protocol", "machao"], "machado, noop30, trained; did you mean machado?"),
         (["{run}", "--protocol", "traind"], "did you mean trained?"),

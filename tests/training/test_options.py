@@ -139,6 +139,15 @@ def test_a_file_s_options_are_of_their_kinds(change, says):
     assert len(str(caught.value)) < 300
 
 
+def test_an_environments_options_are_plain_values():
+    with pytest.raises(
+        ValueError, match=r"env_options: desc must be text, a number.*not \['SFG'\]"
+    ):
+        RunOptions(env="FrozenLake-v1", env_options={"desc": ["SFG"]})
+    options = RunOptions(env="FrozenLake-v1", env_options={"is_slippery": False, "map_name": "4x4"})
+    assert options.environment_options() == {"is_slippery": False, "map_name": "4x4"}
+
+
 def test_a_whole_number_is_a_number_and_a_list_a_tuple():
     flat = preset("quick", "lstm").to_dict() | {"learning_rate": 1, "env_options": ["a=1"]}
     options = RunOptions.from_dict(flat)
@@ -284,8 +293,9 @@ def test_num_actors_are_environments_unless_ray_has_actors_of_its_own():
     assert (resumed.num_envs, changed_flags(ray, resumed)) == (64, [])
     resumed = parse(["--engine", "local", "--num-actors", "64"], ray).run
     assert changed_flags(ray, resumed) == []
-    with pytest.raises(ValueError, match="contradicts --num-envs 8"):
-        parsed("--num-actors", "64", "--num-envs", "8")
+    for other in ("8", str(RunOptions.num_envs)):
+        with pytest.raises(ValueError, match=f"contradicts --num-envs {other}"):
+            parsed("--num-actors", "64", "--num-envs", other)
 
 
 def test_ray_takes_any_number_of_environments_that_its_actors_can_share():
