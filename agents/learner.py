@@ -45,6 +45,15 @@ class _Batch(NamedTuple):
         return _Batch(self.rollout.select(streams), targets)
 
 
+class _Reuse(NamedTuple):
+    """The gradient passes over a batch."""
+
+    sums: list[dict[str, Tensor]]  # of the passes whose gradients were used or refused
+    steps: float  # a shortened one counts as its fraction
+    refused: bool  # the last pass was not finite
+    last: dict[str, Tensor]  # sums of the last pass, which may have ended the reuse
+
+
 class Learner:
     """The optimiser and the learning-rate schedule of one network.
 
@@ -87,7 +96,8 @@ class Learner:
 
         - the losses as they enter the total (reduced, weighted by their costs);
         - `gradient_norm` before clipping; `entropy` of the policy in nats;
-        - `approx_kl` between the acting and the learned policy, in nats;
+        - `approx_kl` between the acting and the learned policy, in nats, before each step;
+        - `last_kl`: the last one measured, which may have ended the reuse of the batch;
         - `clip_fraction`: fraction of ratios beyond the clip range;
         - `explained_variance` of the value targets, in the first pass;
         - `value_target_rms`: their root mean square, in discounted clipped rewards;
@@ -101,15 +111,14 @@ class Learner:
         length, streams = rollout.action.shape
         with self._all_or_nothing():
             self._anneal()
-            taken, made, refused = self._learn(self._prepared(rollout))
+            reuse = self._learn(self._prepared(rollout))
         self.steps += length * streams * self.replicas.count
-        self.updates += len(taken) > refused
-        self.refused += refused
-        self.refused_in_a_row = self.refused_in_a_row + 1 if refused else 0
-        return self._logs(taken, made)
+        self.updates += len(reuse.sums) > reuse.refused
+        self.refused += reuse.refused
+        self.refused_in_a_row = self.refused_in_a_row + 1 if reuse.refused else 0
+        return self._logs(reuse)
 
-    def _learn(self, batch: _Batch) -> tuple[list[dict[str, Tensor]], float, bool]:
-        """Return the sums of each gradient pass, the steps made, and whether a step was refused."""
+    def _learn(self, batch: _Batch) -> _Reuse:
         limit, before = self.config.kl_limit, []
         if limit is not None:  # the copy to restore may have another unit of values
             before = [weight.detach().clone() for weight in self.network.parameters()]
@@ -121,16 +130,16 @@ class Learner:
                 if len(taken) == 1:
                     made = _share_within(limit, _mean_kl(taken[0]), _mean_kl(sums))
                     self._shorten(before, made)
-                return taken, made, False
+                return _Reuse(taken, made, False, last=sums)
             taken.append(sums)
             with self.stage("optimise"):
                 weights = self.network.parameters()
                 norm = nn.utils.clip_grad_norm_(weights, self.config.grad_norm_clipping)
                 sums["gradient_norm"] = norm
                 if not bool(torch.isfinite(norm + sums["total_loss"])):
-                    return taken, len(taken) - 1.0, True
+                    return _Reuse(taken, len(taken) - 1.0, True, last=sums)
                 self.optimizer.step()
-        return taken, float(len(taken)), False
+        return _Reuse(taken, float(len(taken)), False, last=taken[-1])
 
     def _minibatches(self, batch: _Batch) -> Iterator[_Batch]:
         """Yield the minibatches of every pass."""
@@ -292,11 +301,11 @@ class Learner:
         for weight, earlier in zip(self.network.parameters(), before, strict=True):
             weight.lerp_(earlier, 1 - share)
 
-    def _logs(self, taken: Sequence[dict[str, Tensor]], made: float) -> dict[str, Tensor]:
+    def _logs(self, reuse: _Reuse) -> dict[str, Tensor]:
         def mean(name: str) -> Tensor:
-            return torch.stack([sums[name] for sums in taken]).mean()
+            return torch.stack([sums[name] for sums in reuse.sums]).mean()
 
-        first = taken[: self.config.minibatches]
+        first = reuse.sums[: self.config.minibatches]
         total = {name: sum(sums[name] for sums in first) for name in first[0]}
         variance = total["target_squared"] - total["target"].square() / total["count"]
         residual = total["error_squared"] - total["error"].square() / total["count"]
@@ -304,11 +313,12 @@ class Learner:
         steps = total["count"] / len(first)  # agent steps of a minibatch
         logs["entropy"] = mean("entropy") / steps
         logs["approx_kl"] = mean("kl") / steps
+        logs["last_kl"] = reuse.last["kl"] / steps
         if self.objective.clips:
             logs["clip_fraction"] = mean("clipped") / steps
         logs["explained_variance"] = 1 - residual / variance
         logs["value_target_rms"] = (total["target_squared"] / total["count"]).sqrt()
-        return logs | {"gradient_steps": torch.tensor(made, dtype=torch.float32)}
+        return logs | {"gradient_steps": torch.tensor(reuse.steps, dtype=torch.float32)}
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -329,9 +339,10 @@ class Learner:
             raise
 
     def learning_rate(self) -> float:
-        """The next update's learning rate, which falls linearly to 0 at `total_steps`."""
-        done = min(self.steps / self.config.total_steps, 1.0)
-        return self.config.learning_rate * (1.0 - done)
+        """The next update's learning rate, linear in the steps until `total_steps`."""
+        left = 1.0 - min(self.steps / self.config.total_steps, 1.0)
+        final = self.config.final_learning_rate
+        return final + (self.config.learning_rate - final) * left
 
     def _anneal(self) -> None:
         for group in self.optimizer.param_groups:

@@ -1,5 +1,6 @@
 """The learner's options, each with its unit and source, and their dependence on each other."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from typing import Literal, get_args, get_origin, get_type_hints
 
@@ -24,7 +25,8 @@ READ_BY: dict[str, dict[str, tuple[str, ...]]] = {
 RANGES = {
     **dict.fromkeys(("total_steps", "epochs", "minibatches"), COUNT),
     **dict.fromkeys(("alpha", "momentum", "gae_lambda", "discounting"), SHARE),
-    **dict.fromkeys(("learning_rate", "epsilon", "adam_epsilon", "baseline_cost"), NOT_NEGATIVE),
+    **dict.fromkeys(("learning_rate", "final_learning_rate", "baseline_cost"), NOT_NEGATIVE),
+    **dict.fromkeys(("epsilon", "adam_epsilon"), NOT_NEGATIVE),
     **dict.fromkeys(("adam_beta1", "adam_beta2"), "[0, 1)"),
     **dict.fromkeys(("rho_clip", "c_clip", "pg_rho_clip"), "[0, inf]"),
     "kl_limit": POSITIVE,
@@ -40,7 +42,7 @@ RANGES = {
 class LearnerConfig:
     """Defaults: Espeholt et al. 2018, appendix G, as used by Irie et al. 2021, appendix C."""
 
-    total_steps: int = 200_000_000  # Number of agent steps; the learning rate reaches 0 there.
+    total_steps: int = 200_000_000  # Number of agent steps.
     # Policy and value losses: vtrace (V-trace actor-critic, as published), ppo (clipped surrogate
     # with generalised advantages) or appo (clipped surrogate with V-trace targets).
     objective: Literal["vtrace", "ppo", "appo"] = "vtrace"
@@ -51,6 +53,9 @@ class LearnerConfig:
     kl_limit: float | None = None
     optimizer: Literal["rmsprop", "adam"] = "rmsprop"  # Optimisation algorithm.
     learning_rate: float = 6e-4  # Initial learning rate.
+    # Learning rate at --total-steps; it is linear in between. If equal to --learning-rate, a
+    # resumed run may have more --total-steps.
+    final_learning_rate: float = 0.0
     alpha: float = 0.99  # RMSprop: decay rate of the mean squared gradient.
     epsilon: float = 0.01  # RMSprop: constant added to the root of the mean square.
     momentum: float = 0.0  # RMSprop: momentum, the fraction of the last step added to the next.
@@ -93,6 +98,11 @@ class LearnerConfig:
         """Whether there may be more than one gradient step on a batch."""
         return self.epochs * self.minibatches > 1
 
+    @property
+    def has_constant_rate(self) -> bool:
+        """Whether the learning rate stays the same, so that a run can be lengthened."""
+        return self.final_learning_rate == self.learning_rate
+
     def streams_at_once(self, batch: int, device: torch.device) -> int:
         """Return how many of `batch` streams to pass through the network at a time."""
         asked = self.micro_batch
@@ -116,15 +126,14 @@ def unread(config: LearnerConfig) -> dict[str, tuple[str, list[str]]]:
     return found
 
 
-def without_unread(config: LearnerConfig, known: LearnerConfig) -> LearnerConfig:
-    """Return `config` with unused options reset to their defaults if they equal those of `known`.
+def without_unread(config: LearnerConfig, typed: Collection[str]) -> LearnerConfig:
+    """Return `config` with unused options reset to their defaults, except those in `typed`.
 
     This drops a preset's options for another objective, and its KL limit if batches are not
     reused. Options that the user typed stay, and the checks reject them.
     """
-    useless = [*unread(config), *(() if config.reuses_batches else ("kl_limit",))]
-    given = [name for name in useless if getattr(config, name) == getattr(known, name)]
-    return replace(config, **{name: _DEFAULTS[name] for name in given})
+    useless = {*unread(config), *(() if config.reuses_batches else ("kl_limit",))}
+    return replace(config, **{name: _DEFAULTS[name] for name in useless - {*typed}})
 
 
 _CHOICES = {

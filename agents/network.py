@@ -1,6 +1,6 @@
 """The agent's network: stem -> core -> policy and value heads.
 
-The core's input is the stem's features, the clipped reward and, as an option, the last action.
+The core's input is the stem's features, the last reward, clipped, and optionally the last action.
 """
 
 from dataclasses import dataclass
@@ -30,6 +30,7 @@ class NetworkConfig:
     precision: str = "float32"  # of the stem's convolutions: float32 or bfloat16
     channels_last: bool = True  # memory layout of the stem's images and weights
     feed_last_action: bool = False  # one-hot, to the core; not in the published agent
+    reset_inputs: bool = False  # an episode's first reward and last action, as input, are 0
     bptt: int | None = None  # steps to backpropagate through the core; None: all
     head_norm: bool = False  # normalise the core's output before the heads
     head_init: str = "torch"  # initial weights of the heads; see `RunOptions.head_init`
@@ -87,7 +88,7 @@ class Network(nn.Module):
 
         Frames are uint8 pictures or float vectors; rewards are unclipped.
         """
-        x = self._core_input(frame, reward, last_action)
+        x = self._core_input(frame, reward, is_first, last_action)
         y, state = unroll_truncated(self.core, x, state, is_first, self.config.bptt)
         return self._heads(y), state
 
@@ -103,7 +104,7 @@ class Network(nn.Module):
 
         Equals `forward` for T = 1, up to rounding. Exports trace this method.
         """
-        (x,) = self._core_input(frame[None], reward[None], last_action[None])
+        (x,) = self._core_input(frame[None], reward[None], is_first[None], last_action[None])
         y, state = self.core.step(x, forget(state, is_first))
         return self._heads(y), state
 
@@ -116,7 +117,7 @@ class Network(nn.Module):
         state: State,
     ) -> list[dict[str, Tensor]]:
         """Return `Core.inspect` at one row, with `forward`'s arguments."""
-        (x,) = self._core_input(frame, reward, last_action)
+        (x,) = self._core_input(frame, reward, is_first, last_action)
         return self.core.inspect(x, forget(state, is_first[0]))
 
     def _heads(self, y: Float[Tensor, "*T B E"]) -> NetworkOutput:
@@ -127,8 +128,12 @@ class Network(nn.Module):
         self,
         frame: Shaped[Tensor, "T B *frame"],
         reward: Float[Tensor, "T B"],
+        is_first: Bool[Tensor, "T B"],
         last_action: Int[Tensor, "T B"],
     ) -> Float[Tensor, "T B D"]:
+        if self.config.reset_inputs:
+            reward = reward.masked_fill(is_first, 0)
+            last_action = last_action.masked_fill(is_first, 0)
         parts = [apply_over_time(self.stem, frame), reward.clamp(-1, 1).unsqueeze(-1)]
         if self.config.feed_last_action:
             parts.append(F.one_hot(last_action, self.config.num_actions))

@@ -142,9 +142,9 @@ def measured(agent: SavedAgent, updates: int, learning_rate: float | None) -> li
     """
     options = replace(agent.options, schedule="lockstep", engine="local")
     if learning_rate is not None:
-        constant = {"learning_rate": learning_rate, "total_steps": _NEVER}
+        constant = dict.fromkeys(("learning_rate", "final_learning_rate"), learning_rate)
         options = replace(options, learner=replace(options.learner, **constant))
-    elif agent.step >= options.learner.total_steps:
+    elif agent.step >= options.learner.total_steps and not options.learner.final_learning_rate:
         raise UserError(
             f"{agent.path} belongs to a finished run, whose learning rate is 0: give an earlier "
             "checkpoint, or set --learning-rate"

@@ -43,7 +43,7 @@ def action_format(space: Space, name: str = "this environment") -> ActionFormat:
     if not isinstance(space, MultiDiscrete):
         if isinstance(space, Box):
             raise _refusal(name, space, "are continuous", "DiscretizeAction")
-        raise _refusal(name, space, "are not discrete", "TransformAction")
+        raise _refusal(name, space, "are not one choice", "TransformAction")
     sizes = space.nvec.ravel().tolist()
     if (count := prod(sizes)) > MAX_JOINT_ACTIONS:
         raise _refusal(name, space, f"have {count:,} combinations", "TransformAction")

@@ -47,6 +47,13 @@ class Name(NamedTuple):
         kinds = declared_kinds(self.gymnasium_id) if self.gymnasium_id and texts else {}
         return {name: value_of(text, kinds.get(name, "")) for name, text in texts.items()}
 
+    @property
+    def time_limit(self) -> int | None:
+        """The step limit of a registered Gymnasium environment; None without one."""
+        spec = gymnasium.registry.get((self.gymnasium_id or "").rpartition(":")[2])
+        limit = spec and spec.max_episode_steps
+        return limit if limit and limit > 0 else None
+
 
 def names() -> tuple[str, ...]:
     """Return our own games and ale-py's single-player Atari games, as `make` takes them."""

@@ -82,7 +82,12 @@ def _wrapper(space: Space) -> str:
     """Return the Gymnasium wrapper that converts `space` to a supported space."""
     if isinstance(space, Box) and space.dtype == np.uint8:
         return "ReshapeObservation"  # turns a stack of pictures into channels
-    return "FlattenObservation" if space.is_np_flattenable else "TransformObservation"
+    if isinstance(space, Tuple | Dict):
+        return "TransformObservation, for example to select one part"
+    try:
+        return "FlattenObservation" if space.is_np_flattenable else "TransformObservation"
+    except NotImplementedError:  # a kind of space that does not say
+        return "TransformObservation"
 
 
 def _image(shape: tuple[int, ...]) -> FrameFormat:

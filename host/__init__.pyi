@@ -31,6 +31,7 @@ from .flag_names import check_kept as check_kept
 from .flag_names import contradictions as contradictions
 from .flag_names import flag as flag
 from .flag_names import flags as flags
+from .flag_names import given as given
 from .folder_lock import FolderLock as FolderLock
 from .folder_lock import wait_for_lock as wait_for_lock
 from .help_screen import HELP_ALL as HELP_ALL
@@ -43,6 +44,7 @@ from .names import did_you_mean as did_you_mean
 from .names import nearest_name as nearest_name
 from .names import one_of as one_of
 from .names import unknown_name as unknown_name
+from .parsing_errors import in_one_line as in_one_line
 from .profiling import profiled as profiled
 from .progress import ProgressDisplay as ProgressDisplay
 from .provenance import command_line as command_line
@@ -73,4 +75,6 @@ from .user_modules import import_named as import_named
 from .user_modules import reporting_exit as reporting_exit
 from .user_modules import saying_where as saying_where
 from .waiting import sleep_while_waiting as sleep_while_waiting
+from .whole_numbers import divisors_near as divisors_near
+from .whole_numbers import multiples_near as multiples_near
 from .whole_numbers import whole_number as whole_number

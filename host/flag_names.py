@@ -17,6 +17,12 @@ def flags(names: Iterable[str]) -> str:
     return ", ".join(map(flag, names))
 
 
+def given(names: Iterable[str], words: Iterable[str]) -> set[str]:
+    """Return the options that the command line `words` sets, switched off with `--no-` included."""
+    seen = {word.partition("=")[0].replace("_", "-") for word in words}
+    return {n for n in names if not seen.isdisjoint((flag(n), flag(f"no_{n}")))}
+
+
 def check_given_once(names: Iterable[str], words: Iterable[str]) -> None:
     """Raise a one-line `UserError` if the command line `words` sets one of these options twice."""
     given = Counter(word.partition("=")[0].replace("_", "-") for word in words)

@@ -22,3 +22,16 @@ def whole_number(text: str) -> int:
         if number == number.to_integral_value():
             return int(number)
     raise ValueError(f"must be a whole number (1000000, 1_000_000 or 1e6), not {text[:40]!r}")
+
+
+def divisors_near(total: int, wanted: int) -> str:
+    """Return the divisors of `total` next to `wanted`, which is none of them, such as `2 or 4`."""
+    divisors = [n for n in range(1, total + 1) if total % n == 0]
+    below, above = [n for n in divisors if n < wanted], [n for n in divisors if n > wanted]
+    return " or ".join(map(str, (*below[-1:], *above[:1])))
+
+
+def multiples_near(factor: int, wanted: int) -> str:
+    """Return the multiples of `factor` next to `wanted`, which is none, such as `32 or 64`."""
+    below = wanted // factor * factor
+    return " or ".join(map(str, filter(None, (below, below + factor))))

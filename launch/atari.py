@@ -38,10 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             as_resumed(saved, command.run)  # checked before anything is printed
             if known.preset is not None:  # --auto-resume would not check the preset otherwise
                 as_resumed(saved, parse(arguments).run)
-            if command.run.auto_resume and has_finished(saved):
+            if command.run.auto_resume and has_finished(saved, command.run):
                 close_agent(command.run, saved)
                 return 0
-            check_unfinished(saved)
+            check_unfinished(saved, command.run)
     if command.list_cores or command.list_envs:
         return _show_lists(command)
     for flag in ignored:

@@ -36,6 +36,7 @@ TAGS = {
     "policy_lag": "policy/lag_updates",
     "entropy": "policy/entropy_nats",
     "approx_kl": "policy/approx_kl_nats",
+    "last_kl": "policy/last_kl_nats",
     "clip_fraction": "policy/clip_fraction",
     "explained_variance": "value/explained_variance",
     "value_target_rms": "value/target_rms",

@@ -1,10 +1,8 @@
 """Checks of a run's options, individually and in combination, with one-line errors."""
 
-import math
-
 from fastweights.agents import unread
 from fastweights.cores import core_kind
-from fastweights.host import BATCH, COUNT, NOT_NEGATIVE, SEED, check_range, flag
+from fastweights.host import BATCH, COUNT, NOT_NEGATIVE, SEED, check_range, divisors_near, flag
 from fastweights.kernels import check_backend
 from fastweights.training.options import RunOptions
 
@@ -66,7 +64,7 @@ def _check_reuse(options: RunOptions) -> None:
     if batch % minibatches:
         raise ValueError(
             f"--minibatches {minibatches} does not divide --batch-size {batch}: all minibatches "
-            f"have equally many rollouts; try --minibatches {math.gcd(batch, minibatches)}"
+            f"have equally many rollouts; try --minibatches {divisors_near(batch, minibatches)}"
         )
     if options.learner.kl_limit is not None and not options.learner.reuses_batches:
         raise ValueError(

@@ -8,11 +8,12 @@ from time import process_time
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.utils import get_total_norm
 
 from fastweights.agents import Learner, Network
 from fastweights.cores import growth
-from fastweights.envs import BrokenEnvironment
+from fastweights.envs import BrokenEnvironment, resolve
 from fastweights.host import (
     Interrupted,
     ProgressDisplay,
@@ -97,6 +98,8 @@ class Training:
         self.record, self._exchange = record, Exchange(self.replicas)
         self.learner = Learner(network, options.learner, stages, self._exchange, options.seed)
         self._reports: list[Sequence[float]] = []  # not sent to the other learners yet
+        clips = options.learner.reward_clipping == "abs_one" and self.replicas.rank == 0
+        self._may_clip = clips and resolve(options.env).rom is None
 
     @property
     def steps(self) -> int:
@@ -163,6 +166,7 @@ class Training:
         with self.stages("log"):
             self.record(batch.rollout, self.learner)
             self._look_at_values(losses["value_target_rms"])
+            self._look_at_rewards(batch.rollout.reward)
         return losses | {
             "step": self.steps,
             "updates": self.learner.updates,
@@ -183,6 +187,16 @@ class Training:
                 f"note: the value targets are about {rms / scale:,.0f} in units of --value-scale "
                 f"{scale:g}, so the value loss outweighs the policy's: try a new run with "
                 f"--{remedy}",
+                file=sys.stderr,
+            )
+
+    def _look_at_rewards(self, reward: Tensor) -> None:
+        """Print a note, once, if the losses clip rewards of a game for which this is not usual."""
+        if self._may_clip and (largest := float(reward.abs().max())) > 1:
+            self._may_clip = False
+            print(
+                f"note: rewards as large as {largest:.4g} are clipped to [-1, 1] in the losses: if "
+                "their size matters, try a new run with --reward-clipping none",
                 file=sys.stderr,
             )
 

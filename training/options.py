@@ -53,6 +53,9 @@ class RunOptions(CoreSizes):
     feed_last_action: Literal["auto"] | bool = "auto"
     """Feed the last action to the core: true, false (as published), or auto (true for POPGym, as in
     its baselines; false elsewhere)."""
+    reset_inputs: bool = False
+    """At the first step of an episode, feed the core a reward and a last action of 0, as at the
+    first step of a test game. False, as published: those at the end of the episode before."""
     head_norm: bool = False
     """Apply LayerNorm to the core's output before the policy and value heads, so that the size of
     policy updates does not depend on the core; not used by the published agents."""
@@ -145,6 +148,7 @@ class RunOptions(CoreSizes):
             precision=self.precision,
             channels_last=self.channels_last,
             feed_last_action=self.sees_last_action(),
+            reset_inputs=self.reset_inputs,
             bptt=None if self.bptt == "full" else self.bptt,
             head_norm=self.head_norm,
             head_init=self.head_init,
@@ -248,7 +252,8 @@ def _name_and_text(pair: str) -> tuple[str, str]:
 
 def changed_flags(saved: RunOptions, asked: RunOptions) -> list[str]:
     """Return options in `asked` that a resumed run may not change: "--core rdn (was lstm)"."""
-    return contradictions(_decided(saved), _decided(asked), CHANGEABLE_ON_RESUME)
+    longer = ("total_steps",) if saved.learner.has_constant_rate else ()
+    return contradictions(_decided(saved), _decided(asked), (*CHANGEABLE_ON_RESUME, *longer))
 
 
 def _decided(options: RunOptions) -> dict[str, Any]:

@@ -170,17 +170,18 @@ def open_agent(
     return SavedAgent(network.eval(), options, found.payload, found.path, found.warnings)
 
 
-def has_finished(saved: SavedAgent) -> bool:
-    """Return whether nothing is left to train."""
-    return saved.step >= saved.options.learner.total_steps
+def has_finished(saved: SavedAgent, asked: RunOptions) -> bool:
+    """Return whether nothing is left to train with the options `asked`."""
+    return saved.step >= asked.learner.total_steps
 
 
-def check_unfinished(saved: SavedAgent) -> None:
-    """Raise `ValueError`, one line, if nothing is left to train."""
-    if has_finished(saved):
+def check_unfinished(saved: SavedAgent, asked: RunOptions) -> None:
+    """Raise `ValueError`, one line, if nothing is left to train with the options `asked`."""
+    if has_finished(saved, asked):
+        more = ", or add a larger --total-steps" if asked.learner.has_constant_rate else ""
         raise ValueError(
             f"{saved.run} has finished its {saved.step:,} agent steps; evaluate it with "
-            f"{typed_command('evaluate', saved.run, *module_arguments(saved.options))}"
+            f"{typed_command('evaluate', saved.run, *module_arguments(saved.options))}{more}"
         )
 
 

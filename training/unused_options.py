@@ -1,8 +1,10 @@
-"""Options that only some schedules or engines use, and messages about unused options."""
+"""Options that only some schedules or engines use, and notes on a run's options."""
 
+import re
 from collections.abc import Iterator
 
 from fastweights.agents import OBJECTIVES
+from fastweights.envs import protocol_named, resolve
 from fastweights.host import flag
 from fastweights.training.options import RunOptions
 from fastweights.training.schedules.plan import Schedule
@@ -20,6 +22,8 @@ USED_BY: dict[str, tuple[Schedule, ...]] = {
     "actor_cpus": ("ray",),
     "actor_gpus": ("ray",),
 }
+
+_VERSION = re.compile(r"-v\d+$")  # of a Gymnasium id
 
 
 def check_engine(asked: RunOptions, before: RunOptions) -> None:
@@ -45,7 +49,10 @@ def ignored_flags(asked: RunOptions, before: RunOptions, schedule: Schedule) -> 
 
 
 def notes_on_options(options: RunOptions, before: RunOptions, schedule: Schedule) -> Iterator[str]:
-    """Yield a line about each option that changes nothing in this run; `before` as above."""
+    """Yield a line about each option that changes nothing in this run, or not what users expect.
+
+    `before`: as above.
+    """
     learner = options.learner
     for name in ignored_flags(options, before, schedule):
         yield f"{name} has no effect in the {schedule} schedule"
@@ -68,6 +75,23 @@ def notes_on_options(options: RunOptions, before: RunOptions, schedule: Schedule
         )
     if options.evaluate_episodes and options.disable_checkpoint:
         yield "no test games after training: --disable-checkpoint saves no weights to play them"
+    if options.env != before.env:
+        yield from _notes_on_environment(options)
+
+
+def _notes_on_environment(options: RunOptions) -> Iterator[str]:
+    game = resolve(options.env)
+    if game.rom and _VERSION.search(options.env):
+        yield (
+            f"{options.env} only selects the game: --protocol {options.protocol} sets the rules, "
+            f"with sticky actions at {protocol_named(options.protocol).sticky:g} unless "
+            "--env-options changes it (0.25 in Gymnasium's v5)"
+        )
+    if game.time_limit and not options.bootstrap_truncated:
+        yield (
+            f"{options.env} is cut off after {game.time_limit:,} steps, which counts as the "
+            "episode's end; --bootstrap-truncated adds the value of what would have followed"
+        )
 
 
 def _given(asked: RunOptions, before: RunOptions) -> list[str]:

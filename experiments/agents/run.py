@@ -75,7 +75,7 @@ def run_agent(options: RunOptions, saved: SavedAgent | None = None) -> int:
     with user_input():
         if saved:
             options = as_resumed(saved, options)
-            check_unfinished(saved)
+            check_unfinished(saved, options)
         if not saved and replicas.leads:
             check_name(options)
         options, plan = plan_for(options, replicas)

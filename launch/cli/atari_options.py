@@ -11,7 +11,7 @@ import tyro
 from fastweights.agents import STEMS, LearnerConfig, without_unread
 from fastweights.cores import CORES, core_defaults, import_core
 from fastweights.envs import PROTOCOLS
-from fastweights.host import PRECISIONS, HelpLayout, typed_command
+from fastweights.host import PRECISIONS, HelpLayout, given, typed_command
 from fastweights.kernels import BACKENDS
 from fastweights.launch.cli.parser import early_options, typed_options
 from fastweights.training import (
@@ -31,7 +31,7 @@ GROUPS = {
     "Memory (cores/)": ("core", "core_*", "bptt", "kernels", "list_cores"),
     "Network (agents/)": (
         *("stem", "precision", "channels_last"),
-        *("feed_last_action", "head_norm", "head_init", "value_scale"),
+        *("feed_last_action", "reset_inputs", "head_norm", "head_init", "value_scale"),
     ),
     "Learner (agents/)": tuple(field.name for field in fields(LearnerConfig)),
     "Run folder (records/)": (
@@ -83,8 +83,9 @@ def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandL
         prog=typed_command("atari"),
         description=_description(),
     )
-    run = with_full_path(_as_torchbeast(command.run, defaults, known.num_envs is not None))
-    learner = without_unread(run.learner, defaults.learner)
+    typed = given(("num_envs", *(field.name for field in fields(LearnerConfig))), arguments)
+    run = with_full_path(_as_torchbeast(command.run, defaults, "num_envs" in typed))
+    learner = without_unread(run.learner, typed)
     command = replace(command, run=replace(run, learner=learner))
     check_engine(command.run, defaults)
     check_options(command.run)
@@ -131,7 +132,6 @@ def peek(arguments: Sequence[str]) -> argparse.Namespace:
         savedir={"type": Path, "default": RunOptions.savedir},
         xpid={},
         env={},
-        num_envs={},
     )
     import_core(known.core)
     return known

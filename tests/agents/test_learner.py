@@ -179,6 +179,20 @@ def test_the_learning_rate_reaches_zero_exactly_at_total_steps():
     assert all(torch.equal(before[name], tensor) for name, tensor in net.state_dict().items())
 
 
+@pytest.mark.parametrize(
+    ("final", "expected"),
+    [(0.25, [0.5, 0.375, 0.25, 0.25]), (0.5, [0.5] * 4), (1.0, [0.5, 0.75, 1.0, 1.0])],
+)
+def test_the_learning_rate_ends_at_the_final_one(final, expected):
+    net = network()
+    config = LearnerConfig(total_steps=2 * T * B, learning_rate=0.5, final_learning_rate=final)
+    learner, rates = Learner(net, config), []
+    for steps in range(0, 4 * T * B, T * B):
+        learner.steps = steps
+        rates.append(learner.learning_rate())
+    assert rates == expected and config.has_constant_rate == (final == 0.5)
+
+
 def test_a_restored_learner_goes_on_bit_for_bit():
     net = network()
     rollout = rollout_of(net)

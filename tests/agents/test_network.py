@@ -91,6 +91,26 @@ def test_the_last_action_matters_only_where_it_is_fed(fed, rows):
     assert same(outputs(net, rows), before) != fed
 
 
+@pytest.mark.parametrize("reset", [True, False])
+@pytest.mark.parametrize("what", ["reward", "last_action"])
+def test_an_episode_begins_without_reward_and_action_if_inputs_are_reset(what, reset, rows):
+    net = build(feed_last_action=True, reset_inputs=reset)
+    first = rows["is_first"] = torch.tensor([[1, 0, 0], [0, 0, 1], [0, 0, 0], [0, 1, 0]]).bool()
+    before = outputs(net, rows)
+
+    def changed(where: torch.Tensor) -> dict[str, torch.Tensor]:
+        other = (rows[what] + 1) % ACTIONS if what == "last_action" else -rows[what]
+        return rows | {what: torch.where(where, other, rows[what])}
+
+    assert same(outputs(net, changed(first)), before) == reset
+    assert not same(outputs(net, changed(~first)), before)
+    step, _ = net.step(*(rows[name][0] for name in rows), state=net.initial_state(B))
+    torch.testing.assert_close(step.value, before.value[0], atol=1e-12, rtol=0)
+    for name in ("reward", "last_action"):
+        rows[name] = rows[name].masked_fill(first, 0)
+    assert same(outputs(build(feed_last_action=True), rows), outputs(net, rows))
+
+
 def test_feeding_the_last_action_widens_the_cores_input_and_nothing_else():
     without, fed = build(), build(feed_last_action=True)
     assert without.core.input_size == 256 + 1

@@ -190,6 +190,7 @@ def test_what_is_logged_of_the_policy_and_the_values(reuse):
     torch.testing.assert_close(logs["entropy"], entropy)
     ratio = (pi / mu).detach()
     torch.testing.assert_close(logs["approx_kl"], (ratio - 1 - ratio.log()).mean())
+    assert reuse or logs["last_kl"] == logs["approx_kl"]
     torch.testing.assert_close(logs["clip_fraction"], ((ratio - 1).abs() > 0.1).double().mean())
     error = (targets - value[:-1]).detach()
     explained = 1 - error.var(correction=0) / targets.var(correction=0)
@@ -236,6 +237,8 @@ def test_a_batch_is_left_where_the_policy_has_moved_too_far():
     stops = next(step for step, kl in enumerate(moved) if kl > limit)
     limited, logs = updated(net, fresh, **options, kl_limit=limit)
     assert len(moved) == 9 and 4 <= stops == logs["gradient_steps"]
+    assert logs["approx_kl"].item() == pytest.approx(sum(moved[:stops]) / stops)
+    assert logs["last_kl"].item() == pytest.approx(moved[stops])
     assert all(map(torch.equal, weights[stops], limited.parameters()))
 
 

@@ -207,7 +207,7 @@ def test_numbers_outside_their_range_are_refused(space, observation, says):
     [
         (Box(-1, 1, (2,)), "whose actions are continuous: .*wrappers.DiscretizeAction$"),
         (MultiDiscrete([5] * 5), "have 3,125 combinations: .*at most 1,024.*TransformAction"),
-        (MultiBinary(2), "whose actions are not discrete: .*wrappers.TransformAction$"),
+        (MultiBinary(2), "whose actions are not one choice: .*wrappers.TransformAction$"),
     ],
 )
 def test_other_actions_are_refused_in_one_line(space, says):

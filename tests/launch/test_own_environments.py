@@ -6,7 +6,7 @@ import traceback
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Sequence, Text, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Sequence, Space, Text, Tuple
 
 from fastweights.launch import atari, evaluate, export
 from fastweights.records.log_table import read_logs
@@ -192,17 +192,20 @@ def test_a_bug_of_the_environments_own_keeps_its_traceback_and_leaves_no_folder(
     assert not (tmp_path / "runs").exists()
 
 
+class Mission(Space):
+    """A kind of space that does not say whether it can be flattened, such as MiniGrid's text."""
+
+
 @pytest.mark.parametrize(
     ("space", "says"),
     [
         (
             {"observation_space": Dict(a=Box(0, 255, (8, 8), np.uint8))},
-            "gymnasium.wrappers.FlattenObservation",
+            "gymnasium.wrappers.TransformObservation, for example to select one part",
         ),
-        (
-            {"observation_space": Dict(a=Discrete(2), b=Sequence(Discrete(2)))},
-            "gymnasium.wrappers.TransformObservation",
-        ),
+        ({"observation_space": Dict(a=Discrete(2), b=Mission())}, "gymnasium.wrappers.Transform"),
+        ({"observation_space": Mission()}, "gymnasium.wrappers.TransformObservation\n"),
+        ({"observation_space": Sequence(Discrete(2))}, "gymnasium.wrappers.TransformObservation\n"),
         ({"observation_space": Box(0, 1, (8, 8, 3))}, "gymnasium.wrappers.FlattenObservation"),
         (
             {"observation_space": Box(0, 255, (4, 8, 8, 3), np.uint8)},

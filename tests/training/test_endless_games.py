@@ -82,3 +82,13 @@ def test_large_values_are_named_with_what_helps(rewards, unit, said, tmp_path, c
     left = [sum(0.99**k for k in range(count)) for count in range(1, 6)]
     wanted = REWARD * rewards * np.sqrt(np.mean(np.square(left)))
     assert rms[19] == pytest.approx(wanted, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "clipping", "said"), [(200, "abs_one", 1), (2, "abs_one", 0), (200, "none", 0)]
+)
+def test_a_game_whose_rewards_are_clipped_is_named(rewards, clipping, said, tmp_path, capsys):
+    options = ("--env", WAGES, "--env-options", f"times={rewards}", "--reward-clipping", clipping)
+    assert train(tmp_path, "run", *options, "--total-steps", 60) == 0
+    note = "note: rewards as large as 100 are clipped to [-1, 1] in the losses"
+    assert capsys.readouterr().err.count(note) == said

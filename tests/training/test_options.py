@@ -82,7 +82,8 @@ def test_a_preset_is_the_recipe_of_its_stored_results(name, stored, env):
     ("name", "value"),
     [
         *(("bptt", 3), ("stem", "shallow"), ("precision", "bfloat16"), ("channels_last", False)),
-        *(("feed_last_action", True), ("head_norm", True), ("head_init", "orthogonal")),
+        *(("feed_last_action", True), ("reset_inputs", True), ("head_norm", True)),
+        ("head_init", "orthogonal"),
         ("value_scale", 4.0),
     ],
 )
@@ -139,15 +140,6 @@ def test_a_file_s_options_are_of_their_kinds(change, says):
     assert len(str(caught.value)) < 300
 
 
-def test_an_environments_options_are_plain_values():
-    with pytest.raises(
-        ValueError, match=r"env_options: desc must be text, a number.*not \['SFG'\]"
-    ):
-        RunOptions(env="FrozenLake-v1", env_options={"desc": ["SFG"]})
-    options = RunOptions(env="FrozenLake-v1", env_options={"is_slippery": False, "map_name": "4x4"})
-    assert options.environment_options() == {"is_slippery": False, "map_name": "4x4"}
-
-
 def test_a_whole_number_is_a_number_and_a_list_a_tuple():
     flat = preset("quick", "lstm").to_dict() | {"learning_rate": 1, "env_options": ["a=1"]}
     options = RunOptions.from_dict(flat)
@@ -162,6 +154,9 @@ def test_another_objective_or_optimiser_drops_what_the_preset_set_for_its_own():
     assert (learner.epochs, learner.minibatches, learner.optimizer) == (4, 4, "adam")
     kept = parsed("--preset", "quick", "--objective", "appo", "--clip-range", "0.2").learner
     assert (kept.normalize_advantages, kept.clip_range) == (True, 0.2)
+    for typed in (["--gae_lambda=0.9"], ["--normalize-advantages"]):
+        with pytest.raises(ValueError, match="belongs to --objective ppo"):
+            parsed("--preset", "quick", "--objective", "vtrace", *typed)
 
 
 def test_a_batch_that_is_used_once_drops_the_preset_s_limit_of_reuse():
@@ -171,8 +166,9 @@ def test_a_batch_that_is_used_once_drops_the_preset_s_limit_of_reuse():
     in_minibatches = parsed("--preset", "quick", "--epochs", "1").learner
     assert in_minibatches.minibatches == 4
     assert in_minibatches.kl_limit == preset("quick", "rdn").learner.kl_limit
-    with pytest.raises(ValueError, match="--kl-limit ends the reuse of a batch"):
-        parsed(*once, "--kl-limit", "0.5")
+    for limit in ("0.5", "0.01"):  # the second is the preset's own
+        with pytest.raises(ValueError, match="--kl-limit ends the reuse of a batch"):
+            parsed(*once, "--kl-limit", limit)
 
 
 @pytest.mark.parametrize("name", ["learning_rate", "alpha", "epsilon", "momentum", "rho_clip"])
@@ -298,17 +294,10 @@ def test_num_actors_are_environments_unless_ray_has_actors_of_its_own():
             parsed("--num-actors", "64", "--num-envs", other)
 
 
-def test_ray_takes_any_number_of_environments_that_its_actors_can_share():
-    ray = ("--engine", "ray", "--num-envs", "48", "--num-actors", "6")
-    assert parsed(*ray, "--batch-size", "32").batch_size == 32
-    with pytest.raises(ValueError, match="not a multiple of --num-actors 5"):
-        parsed(*ray[:-1], "5")
-
-
 def test_only_lockstep_needs_whole_batches_of_environments():
     published = ("--num-envs", "48", "--batch-size", "32")
     assert plan_of(parsed(*published, "--schedule", "asynchronous")).schedule == "asynchronous"
-    with pytest.raises(ValueError, match="try --batch-size 16, or --schedule asynchronous"):
+    with pytest.raises(ValueError, match="try --num-envs 32 or 64, or --schedule asynchronous"):
         plan_of(parsed(*published, "--device", "cpu"))
 
 

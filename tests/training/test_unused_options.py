@@ -7,7 +7,7 @@ from small_runs import GROUPS, train
 
 from fastweights.launch.cli.atari_options import parse
 from fastweights.training.options import RunOptions
-from fastweights.training.unused_options import USED_BY, ignored_flags
+from fastweights.training.unused_options import USED_BY, ignored_flags, notes_on_options
 
 UNKEPT = ("--evaluate-episodes", 1, "--disable-checkpoint")
 
@@ -39,6 +39,22 @@ def test_every_objective_that_reads_an_option_is_named():
 def test_an_environment_s_option_is_given_once():
     with pytest.raises(ValueError, match="--env-options sets corridor twice: give it once"):
         RunOptions(env="TMaze", env_options=("corridor=3", "corridor=5")).environment_options()
+
+
+def test_an_environments_options_are_plain_values():
+    with pytest.raises(
+        ValueError, match=r"env_options: desc must be text, a number.*not \['SFG'\]"
+    ):
+        RunOptions(env="FrozenLake-v1", env_options={"desc": ["SFG"]})
+    options = RunOptions(env="FrozenLake-v1", env_options={"is_slippery": False, "map_name": "4x4"})
+    assert options.environment_options() == {"is_slippery": False, "map_name": "4x4"}
+
+
+def test_ray_takes_any_number_of_environments_that_its_actors_can_share():
+    ray = ("--engine", "ray", "--num-envs", "48", "--num-actors", "6")
+    assert parse([*ray, "--batch-size", "32"]).run.batch_size == 32
+    with pytest.raises(ValueError, match="not a multiple of --num-actors 5"):
+        parse([*ray[:-1], "5"])
 
 
 def test_a_run_may_go_on_with_the_other_engine():
@@ -75,3 +91,26 @@ def test_the_command_names_what_it_does_not_use(tmp_path, capsys):
     assert len(notes) == 3
     assert notes[0] == "note: --bptt 5 has no effect: a rollout has 5 steps"
     assert "--objective ppo never clips" in notes[1] and "after training" in notes[2]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (
+            {"env": "ALE/Pong-v5", "protocol": "machado"},
+            ["sets the rules, with sticky actions at 0.25"],
+        ),
+        (
+            {"env": "PongNoFrameskip-v4"},
+            ["--protocol full-game sets the rules, with sticky actions at 0 "],
+        ),
+        ({"env": "Pong"}, []),
+        ({"env": "CartPole-v1"}, ["CartPole-v1 is cut off after 500 steps"]),
+        ({"env": "CartPole-v1", "bootstrap_truncated": True}, []),
+        ({"env": "TMaze"}, []),
+    ],
+)
+def test_notes_say_what_an_environments_name_does_not(options, says):
+    notes = list(notes_on_options(RunOptions(**options), RunOptions(), "lockstep"))
+    assert len(notes) == len(says) and all(map(str.__contains__, notes, says))
+    assert not list(notes_on_options(RunOptions(**options), RunOptions(**options), "lockstep"))

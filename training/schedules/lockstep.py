@@ -6,14 +6,13 @@ the same machine gives bit-identical logs.
 
 import sys
 from collections.abc import Iterator, Sequence
-from math import gcd
 from typing import Any, Self
 
 import torch
 
 from fastweights.agents import OBJECTIVES, Actor, Network
 from fastweights.envs import Environments
-from fastweights.host import Stages, one_line
+from fastweights.host import Stages, multiples_near, one_line
 from fastweights.records import check_plain
 from fastweights.training.options import RunOptions
 from fastweights.training.replicas import Replicas
@@ -29,11 +28,13 @@ class LockstepPlan(Plan):
     def __init__(self, options: RunOptions, replicas: Replicas, devices: Devices):
         super().__init__(options, replicas, devices)
         if options.num_envs % options.batch_size:
+            wanted = f"--num-envs {multiples_near(options.batch_size, options.num_envs)}"
+            if options.num_envs < options.batch_size:
+                wanted = f"--batch-size {options.num_envs}"
             raise ValueError(
                 f"--num-envs {options.num_envs} is not a multiple of --batch-size "
                 f"{options.batch_size}: every lockstep update uses the rollouts of a whole batch "
-                f"of environments; try --batch-size {gcd(options.num_envs, options.batch_size)}, "
-                "or --schedule asynchronous"
+                f"of environments; try {wanted}, or --schedule asynchronous"
             )
 
     def environments(self, step: int) -> Iterator[Environments]:

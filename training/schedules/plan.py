@@ -4,14 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from math import gcd
 from typing import ClassVar, Literal, NamedTuple, Self
 
 import torch
 
 from fastweights.agents import Network
 from fastweights.envs import Environments
-from fastweights.host import Stages, choose_device, choose_precision
+from fastweights.host import Stages, choose_device, choose_precision, divisors_near
 from fastweights.training.environments import make_environments
 from fastweights.training.options import RunOptions
 from fastweights.training.replicas import Replicas
@@ -131,5 +130,5 @@ def _check_minibatches(options: RunOptions, share: int) -> None:
     if share % minibatches:
         raise ValueError(
             f"--minibatches {minibatches} does not divide each learner's share of a batch, "
-            f"{share} rollouts: try --minibatches {gcd(share, minibatches)}"
+            f"{share} rollouts: try --minibatches {divisors_near(share, minibatches)}"
         )
