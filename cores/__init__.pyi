@@ -21,4 +21,5 @@ from .options import core_defaults as core_defaults
 from .options import is_named_by_size as is_named_by_size
 from .options import of_core as of_core
 from .options import preset_of_core as preset_of_core
+from .options import set_by_models as set_by_models
 from .transformer import sinusoids as sinusoids

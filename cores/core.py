@@ -75,7 +75,13 @@ class Core(nn.Module, abc.ABC):
 
         Raises:
             ValueError: as in `unroll`.
+            TypeError: `x` is no tensor.
         """
+        if not isinstance(x, Tensor):
+            raise TypeError(
+                f"x must be a tensor [time, batch, {self.input_size}], not {type(x).__name__}; pad "
+                "sequences of different lengths (docs/library.md)"
+            )
         if x.ndim != 3:
             check_inputs(self, x, state, x)  # raises an error that names the expected shape
         if state is None:

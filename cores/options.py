@@ -8,7 +8,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Mapping
-from dataclasses import fields, make_dataclass
+from dataclasses import fields, is_dataclass, make_dataclass
 from functools import cache
 from typing import Annotated, Any, get_type_hints
 
@@ -114,6 +114,17 @@ def preset_of_core(core: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
     """
     sizes = _SIZES if is_named_by_size(core) else set()
     return of_core(core, {name: value for name, value in wanted.items() if name not in sizes})
+
+
+def set_by_models(core: str) -> set[str]:
+    """Return the options of a core that the model around it sets, such as `embed`.
+
+    A field of the same name that a user's own configuration declares is the user's.
+    """
+    kinds = type(core_kind(core).config).__mro__
+    ours = [kind for kind in kinds if kind.__module__.startswith(f"{__package__}.")]
+    declared = {field.name for kind in ours if is_dataclass(kind) for field in fields(kind)}
+    return declared & {"embed", "positions", "dropout"}
 
 
 def is_named_by_size(core: str) -> bool:

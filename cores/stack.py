@@ -8,7 +8,7 @@
 The blocks have no positional encodings and no final LayerNorm. Dropout applies to both branches and
 to the hidden units. A short convolution over time may precede the first block.
 Source: Irie et al. 2021, section 4.4 and appendices B.2 and C; post-norm: Vaswani et al. 2017;
-legacy_pre: the published code of RDN's and Delta RNN's language models, where the paper has pre;
+legacy_pre: the published code of fast-weight language models, where the paper has pre;
 legacy_raw: the published code of self-referential matrices on formal languages (Irie et al. 2023).
 """
 
@@ -41,7 +41,7 @@ class BlocksConfig:
     """Number of hidden units of feed-forward networks."""
     norm: str = "pre"
     """LayerNorm of residual blocks: pre, post, or the published legacy_pre or legacy_raw."""
-    # The published language models use head_size, all other published models use one.
+    # Most published language models use head_size, all other published models use one.
     output_scale: str = "one"
     """Factor of a memory's output: one, or head_size (1 / sqrt of it)."""
     embed: str = "linear"

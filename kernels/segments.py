@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -26,9 +26,6 @@ from torch.backends import cudnn
 from fastweights.kernels.machinery.dispatch import requested_backend
 from fastweights.kernels.machinery.signature import may_wait
 from fastweights.kernels.recurrence import State, forget, map_state
-
-# cuDNN copies the weights into contiguous memory on each call. Here one call covers a whole unroll.
-warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
 
 Rows = Float[Tensor, "T B E"]
 Hidden = Float[Tensor, "T B D"]
@@ -155,12 +152,21 @@ def one_layer(
     before = layer if len(layer) > 1 else layer[0]
     settings = (has_biases, 1, 0.0, torch.is_grad_enabled(), False)
     layout = () if len(sequence) > 1 else (False,)  # batch_first
+    if weights[0].is_cuda:
+        _expect_copies()
     with exact():
         y, *after = kernel(*sequence, before, weights, *settings, *layout)
     if y.grad_fn is not None:  # around cuDNN's backward pass, which is one node of the graph
         y.grad_fn.register_prehook(exact.begin)
         y.grad_fn.register_hook(exact.end)
     return y, type(state)(*(part[0] for part in after))
+
+
+@cache
+def _expect_copies() -> None:
+    """Silence a warning: cuDNN copies the weights on each call, which here is a whole unroll."""
+    said = "RNN module weights are not part of single contiguous chunk"
+    warnings.filterwarnings("ignore", said)
 
 
 def is_for_the_loop(x: Rows) -> bool:

@@ -15,7 +15,7 @@ VERDICTS = ("can", "cannot")
 
 
 class Statement(NamedTuple):
-    """A theoretical result on a memory and a language, at finite precision and for any length.
+    """A theoretical result on a memory and a language, for any length of strings.
 
     `verdict` is `can` or `cannot`.
     """

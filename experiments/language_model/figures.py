@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from fastweights.cores import CORES, is_named_by_size
 from fastweights.evaluation import read_rows
 from fastweights.experiments.language_model.options import (
-    DELTA_MLP_LAYERS,
     LanguageOptions,
     language_preset,
+    of_version,
 )
 from fastweights.experiments.published import SCORES
 from fastweights.host import unknown_name
@@ -36,8 +36,10 @@ class Figure(NamedTuple):
         options = language_preset(preset_name, self.core)
         if self.version:
             options = options.with_core({"version": self.version})
-        if self.core == "delta_mlp" and preset_name == "paper":
-            options = options.with_core({"layers": DELTA_MLP_LAYERS[self.version or "B"]})
+        if preset_name == "paper":
+            options = options.with_core(of_version(self.core, self.version))
+            if self.context == FULL:  # as in the published command
+                options = options.with_core({"norm": "post"})
         trainer = replace(options.trainer, full_context=self.context == FULL)
         changes = {name: value for name, value in changes.items() if value is not None}
         return replace(options, trainer=trainer, **changes)

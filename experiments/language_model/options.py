@@ -6,7 +6,7 @@ from typing import Any
 
 import tyro
 
-from fastweights.cores import core_kind, preset_of_core
+from fastweights.cores import preset_of_core, set_by_models
 from fastweights.experiments.learning_options import LearningOptions, differing_learning_options
 from fastweights.experiments.sequences.options import PUBLISHED_MAPS
 from fastweights.host import (
@@ -108,7 +108,7 @@ class LanguageOptions(LearningOptions):
     def model(self) -> LanguageModelConfig:
         """Return the model's configuration."""
         options = dict(self.core_options())
-        if "dropout" in core_kind(self.core).options():
+        if "dropout" in set_by_models(self.core):
             options["dropout"] = self.dropout
         automatic = "none" if self.trainer.full_context else "sinusoidal"
         return LanguageModelConfig(
@@ -146,14 +146,25 @@ def resumed_language_options(saved: LanguageOptions, asked: LanguageOptions) -> 
 
 # Core options that differ between the published language models and sequence tasks.
 PUBLISHED_LANGUAGE = {"lt": {"feature_map": "elu", "normaliser": "key_sum"}}
-OF_THE_PAPER = ("lt", "delta_net", "delta_mlp", "delta_delta", "delta_rnn", "delta_lstm", "rdn")
+# The published code divides the outputs of these memories by the root of the head size.
+_SCALED = ("lt", "delta_net", "delta_rnn", "delta_lstm", "rdn")
 UNORDERED = ("transformer", "lt")  # cores that need positional encoding to know the word order
-DELTA_MLP_LAYERS = {"A": 8, "B": 11}  # for about as many parameters as the other cores
+_DELTA_MLP_LAYERS = {"A": 8, "B": 11}  # for about as many parameters as the other cores
 
 
 def _published(core: str) -> dict[str, Any]:
     own = PUBLISHED_MAPS.get(core, {}) | PUBLISHED_LANGUAGE.get(core, {})
-    return own | ({"output_scale": "head_size"} if core in OF_THE_PAPER else {})
+    return own | ({"output_scale": "head_size"} if core in _SCALED else {})
+
+
+def of_version(core: str, version: str) -> dict[str, Any]:
+    """Return the core options of the preset `paper` that differ for a version of a fast network."""
+    of_first = {
+        "delta_mlp": {"layers": _DELTA_MLP_LAYERS["A"]},
+        "delta_rnn": {"feature_map": "softmax", "output_scale": "one"},
+        "delta_lstm": {"output_scale": "one"},
+    }
+    return of_first.get(core, {}) if version == "A" else {}
 
 
 def paper(core: str) -> LanguageOptions:
@@ -161,7 +172,7 @@ def paper(core: str) -> LanguageOptions:
 
     Source: Irie et al. 2021, appendix A.1.
     """
-    layers = DELTA_MLP_LAYERS["B"] if core == "delta_mlp" else 16
+    layers = _DELTA_MLP_LAYERS["B"] if core == "delta_mlp" else 16
     sizes = {"layers": layers, "width": 128, "heads": 8, "feedforward": 2048}
     return LanguageOptions(core=core, **preset_of_core(core, sizes | _published(core)))
 

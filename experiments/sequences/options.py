@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import tyro
 
-from fastweights.cores import core_kind
+from fastweights.cores import core_kind, set_by_models
 from fastweights.experiments.learning_options import LearningOptions
 from fastweights.host import COUNT, SEED, check_range, check_ranges, flag, typed_whole
 from fastweights.tasks import TASKS, ModelConfig, SequenceModel, Task, TrainerConfig, split_sizes
@@ -122,7 +122,7 @@ class SequenceOptions(LearningOptions, Generic[Question]):
         """
         options = dict(self.core_options())
         default = LSTM_EMBEDDING
-        if "embed" in core_kind(self.core).options() and self.embedding is None:
+        if "embed" in set_by_models(self.core) and self.embedding is None:
             default = options.get("width", core_kind(self.core).config.width)
             options["embed"] = "none"
         return ModelConfig(

@@ -16,7 +16,14 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from fastweights.cores import LARGEST, build_core, core_config, core_kind, sinusoids
+from fastweights.cores import (
+    LARGEST,
+    build_core,
+    core_config,
+    core_kind,
+    set_by_models,
+    sinusoids,
+)
 from fastweights.host import check_range, one_of
 from fastweights.kernels import State, map_state
 from fastweights.tasks.language_model.adaptive_softmax import AdaptiveSoftmax
@@ -120,11 +127,9 @@ def detached(state: ModelState) -> ModelState:
 
 def _core_options(config: LanguageModelConfig) -> dict[str, Any]:
     """Return the core's options, with its own embedding and positions disabled."""
-    options, known = dict(config.core_options), core_kind(config.core).options()
-    if "embed" in known:
-        options["embed"] = "none"
-    if "positions" in known:
-        options["positions"] = "none"
+    options = dict(config.core_options)
+    for name in set_by_models(config.core) & {"embed", "positions"}:
+        options[name] = "none"
     if core_kind(config.core).attends:
         options.setdefault("window", config.span)
     return options

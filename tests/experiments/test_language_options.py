@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from fastweights.cores import CORES
+from fastweights.experiments.language_model.figures import FULL, figures
 from fastweights.experiments.language_model.options import (
     LANGUAGE_PRESETS,
     LanguageOptions,
@@ -97,6 +98,22 @@ def test_the_paper_preset_is_the_papers():
     core = {"layers": 16, "width": 128, "heads": 8, "feedforward": 2048}
     maps = {"feature_map": "elu_sum", "recurrent_feature_map": "softmax"}
     assert dict(options.core_options()) == core | maps | {"output_scale": "head_size"}
+
+
+def test_rows_of_the_papers_tables_have_the_settings_of_its_code():
+    """IDSIA/recurrent-fwp, language_modeling: attn_type 124 and 224 neither scale nor sum-normalise
+    as 134 and 254 do; 54 and 64 do not scale; the command for full context lacks --pre_lnorm."""
+    rows = {figure.row: dict(figure.options("paper", {}).core_options()) for figure in figures("4")}
+    scales = {row: options.get("output_scale", "one") for row, options in rows.items()}
+    unscaled = {row for row, scale in scales.items() if scale == "one"}
+    assert unscaled == {"Delta MLP A", "Delta MLP B", "Delta RNN A", "Delta LSTM A"}
+    maps = {row: options.get("feature_map") for row, options in rows.items()}
+    assert (maps["Delta RNN A"], maps["Delta RNN B"], maps["Delta LSTM A"]) == (
+        *("softmax", "elu_sum", "elu_sum"),
+    )
+    for figure in figures("1"):
+        norm = dict(figure.options("paper", {}).core_options()).get("norm", "pre")
+        assert norm == ("post" if figure.context == FULL else "pre")
 
 
 def test_differences_name_flags():

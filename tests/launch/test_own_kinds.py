@@ -3,9 +3,12 @@
 import pytest
 import torch
 
-from fastweights.cores import build_core, import_core
+from fastweights.cores import build_core, import_core, set_by_models
+from fastweights.experiments.language_model.options import language_preset
+from fastweights.experiments.sequences import presets as sequence_presets
 from fastweights.host.user_modules import BrokenModule
 from fastweights.launch import atari as train_command
+from fastweights.tasks import CodeExecution
 from fastweights.training import preset
 from tests.launch.test_own_cores import CORE, SOURCE
 
@@ -18,6 +21,16 @@ def test_kinds_of_one_class_keep_a_preset_s_sizes(own_module):
     import_core("users_memory:twin")
     widths = {preset("maze", f"users_memory:{name}").core_width for name in ("fading", "twin")}
     assert widths == {64}
+
+
+def test_a_field_named_as_one_of_ours_is_the_user_s(own_module):
+    fields = "    rate: float = 0.5\n    embed: int = 4\n    positions: float = 2.0\n"
+    own_module("users_memory", SOURCE.replace("    rate: float = 0.5\n", fields))
+    import_core(CORE)
+    assert set_by_models(CORE) == set()
+    assert set_by_models("transformer") == {"embed", "dropout", "positions"}
+    assert language_preset("small", CORE).build(64).core.output_size == 128
+    assert sequence_presets.small(CORE, CodeExecution()).build().core.output_size == 64
 
 
 def test_a_core_may_be_built_in_double_precision(own_module):
