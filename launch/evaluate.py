@@ -114,7 +114,7 @@ def _check(options: EvaluateOptions) -> None:
         AGENT_EXPORT.check_folder(expanded(options.export), "--export ")
     if options.export and len(options.runs) != 1:
         raise ValueError(f"--export takes one run or checkpoint, not {len(options.runs)}")
-    used = ("export", "core", "env", "device", "num_threads")
+    used = ("runs", "export", "core", "env", "device", "num_threads")
     if options.export and (unused := [x for x in changed_fields(options) if x not in used]):
         raise ValueError(f"--export plays no games: leave out {flags(unused)}")
     if not 0 < options.clip_seconds < math.inf:

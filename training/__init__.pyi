@@ -47,4 +47,5 @@ from .schedules.choice import plan_of as plan_of
 from .schedules.plan import Plan as Plan
 from .seeds import TEST_SEEDS as TEST_SEEDS
 from .unused_options import check_engine as check_engine
+from .unused_options import notes_on_environment as notes_on_environment
 from .unused_options import notes_on_options as notes_on_options

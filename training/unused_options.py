@@ -49,10 +49,7 @@ def ignored_flags(asked: RunOptions, before: RunOptions, schedule: Schedule) -> 
 
 
 def notes_on_options(options: RunOptions, before: RunOptions, schedule: Schedule) -> Iterator[str]:
-    """Yield a line about each option that changes nothing in this run, or not what users expect.
-
-    `before`: as above.
-    """
+    """Yield a line about each option that changes nothing in this run; `before` as above."""
     learner = options.learner
     for name in ignored_flags(options, before, schedule):
         yield f"{name} has no effect in the {schedule} schedule"
@@ -75,11 +72,10 @@ def notes_on_options(options: RunOptions, before: RunOptions, schedule: Schedule
         )
     if options.evaluate_episodes and options.disable_checkpoint:
         yield "no test games after training: --disable-checkpoint saves no weights to play them"
-    if options.env != before.env:
-        yield from _notes_on_environment(options)
 
 
-def _notes_on_environment(options: RunOptions) -> Iterator[str]:
+def notes_on_environment(options: RunOptions) -> Iterator[str]:
+    """Yield a line where the environment's name or the defaults may mislead; the name is valid."""
     game = resolve(options.env)
     if game.rom and _VERSION.search(options.env):
         yield (

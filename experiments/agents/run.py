@@ -39,6 +39,7 @@ from fastweights.training import (
     hash_recorder,
     mark_finished,
     module_arguments,
+    notes_on_environment,
     notes_on_options,
     open_records,
     plan_for,
@@ -152,6 +153,8 @@ def _train_and_record(training: Training, records: RunRecords | None, plan: Plan
                 _play_before(training, network, options, records, plan)
             if options.profile:
                 rows = profiled(rows, training.source.threads, records.path)
+            for note in notes_on_environment(options) if training.steps == 0 else ():
+                print(f"note: {note}", file=sys.stderr)
             _say_what(options, network, plan, records.path)
             where = (records.path, plan.learner, display.say)
             test = PeriodicTest(network, options, training.steps, *where)

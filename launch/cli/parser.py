@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import fields
-from types import NoneType
 from typing import Any, NoReturn, TypeVar
 
 import tyro
@@ -142,21 +141,6 @@ def _truth_values(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | No
         instance_from_str=lambda words: words[0] == "true",
         is_instance=lambda value: type(value) is bool,
         str_from_instance=lambda value: [str(value).lower()],
-    )
-
-
-@_REGISTRY.primitive_rule
-def _none(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """Let tyro accept `none` like `None`."""
-    if type_info.type is not NoneType:
-        return None
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="{None}",
-        choices=("None", "none"),
-        instance_from_str=lambda words: None,
-        is_instance=lambda value: value is None,
-        str_from_instance=lambda value: ["None"],
     )
 
 

@@ -7,7 +7,7 @@ from small_runs import GROUPS, train
 
 from fastweights.launch.cli.atari_options import parse
 from fastweights.training.options import RunOptions
-from fastweights.training.unused_options import USED_BY, ignored_flags, notes_on_options
+from fastweights.training.unused_options import USED_BY, ignored_flags, notes_on_environment
 
 UNKEPT = ("--evaluate-episodes", 1, "--disable-checkpoint")
 
@@ -111,6 +111,5 @@ def test_the_command_names_what_it_does_not_use(tmp_path, capsys):
     ],
 )
 def test_notes_say_what_an_environments_name_does_not(options, says):
-    notes = list(notes_on_options(RunOptions(**options), RunOptions(), "lockstep"))
+    notes = list(notes_on_environment(RunOptions(**options)))
     assert len(notes) == len(says) and all(map(str.__contains__, notes, says))
-    assert not list(notes_on_options(RunOptions(**options), RunOptions(**options), "lockstep"))
