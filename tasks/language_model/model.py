@@ -127,9 +127,9 @@ def detached(state: ModelState) -> ModelState:
 
 def _core_options(config: LanguageModelConfig) -> dict[str, Any]:
     """Return the core's options, with its own embedding and positions disabled."""
+    ours = set_by_models(config.core)
     options = dict(config.core_options)
-    for name in set_by_models(config.core) & {"embed", "positions"}:
-        options[name] = "none"
+    options |= {name: "none" for name in ("embed", "positions") if name in ours}
     if core_kind(config.core).attends:
         options.setdefault("window", config.span)
     return options
