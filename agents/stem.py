@@ -279,10 +279,11 @@ def build_stem(
         return VectorStem(frame_shape, output_size)
     kind = _OF_PICTURES[name]
     if not is_image or min(frame_shape[1:]) < kind.smallest_side:
-        least = kind.smallest_side
+        least, instead = kind.smallest_side, "" if is_image else ", or --preset vectors"
         raise ValueError(
             f"stem {name!r} needs images (channels, height, width) of at least {least} x {least} "
             f"pixels; this environment's frames have shape {tuple(frame_shape)}; use --stem mlp"
+            f"{instead}"
         )
     one_of("precision", precision, ("float32", "bfloat16"))
     convolutions, in_bfloat16 = kind.convolutions(frame_shape[0]), precision == "bfloat16"

@@ -51,7 +51,6 @@ from fastweights.training.schedules.experience import Source, batches
 PARTS = ("stem", "core", "heads")
 GAINS = ("gain", "gain_elsewhere")
 UNUSED = 4  # batches skipped before the first update, because all games start alike
-_NEVER = 10**15  # agent steps; so large that the learning rate hardly falls
 
 
 class Moved(NamedTuple):

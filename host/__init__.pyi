@@ -31,6 +31,7 @@ from .flag_names import check_kept as check_kept
 from .flag_names import contradictions as contradictions
 from .flag_names import flag as flag
 from .flag_names import flags as flags
+from .flag_names import flags_in as flags_in
 from .flag_names import given as given
 from .folder_lock import FolderLock as FolderLock
 from .folder_lock import wait_for_lock as wait_for_lock

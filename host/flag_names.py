@@ -17,19 +17,25 @@ def flags(names: Iterable[str]) -> str:
     return ", ".join(map(flag, names))
 
 
+def flags_in(words: Iterable[str]) -> list[str]:
+    """Return the flags of a command line, without values and with TorchBeast's underscores as -."""
+    spelled = (word.partition("=")[0].replace("_", "-") for word in words)
+    return [word for word in spelled if word.startswith("--")]
+
+
 def given(names: Iterable[str], words: Iterable[str]) -> set[str]:
     """Return the options that the command line `words` sets, switched off with `--no-` included."""
-    seen = {word.partition("=")[0].replace("_", "-") for word in words}
-    return {n for n in names if not seen.isdisjoint((flag(n), flag(f"no_{n}")))}
+    seen = flags_in(words)
+    return {name for name in names if flag(name) in seen or flag(f"no_{name}") in seen}
 
 
 def check_given_once(names: Iterable[str], words: Iterable[str]) -> None:
     """Raise a one-line `UserError` if the command line `words` sets one of these options twice."""
-    given = Counter(word.partition("=")[0].replace("_", "-") for word in words)
+    counts = Counter(flags_in(words))
     for option in map(flag, names):
-        if given[option] > 1:
+        if counts[option] > 1:
             raise UserError(
-                f"{option} is given {given[option]} times: list all values after one {option}"
+                f"{option} is given {counts[option]} times: list all values after one {option}"
             )
 
 

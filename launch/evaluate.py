@@ -112,10 +112,10 @@ def _check(options: EvaluateOptions) -> None:
         raise ValueError(f"give at least one run folder or checkpoint; {runs_near(Path())}")
     if options.export:
         AGENT_EXPORT.check_folder(expanded(options.export), "--export ")
-    if options.export and len(options.runs) != 1:
-        raise ValueError(f"--export takes one run or checkpoint, not {len(options.runs)}")
-    used = ("runs", "export", "core", "env", "device", "num_threads")
-    if options.export and (unused := [x for x in changed_fields(options) if x not in used]):
-        raise ValueError(f"--export plays no games: leave out {flags(unused)}")
+        if len(options.runs) != 1:
+            raise ValueError(f"--export takes one run or checkpoint, not {len(options.runs)}")
+        used = ("runs", "export", "core", "env", "device", "num_threads")
+        if unused := [name for name in changed_fields(options) if name not in used]:
+            raise ValueError(f"--export plays no games: leave out {flags(unused)}")
     if not 0 < options.clip_seconds < math.inf:
         raise ValueError(f"--clip-seconds must be above 0 and finite, not {options.clip_seconds}")

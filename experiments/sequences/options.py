@@ -9,7 +9,7 @@ import tyro
 
 from fastweights.cores import core_kind, set_by_models
 from fastweights.experiments.learning_options import LearningOptions
-from fastweights.host import COUNT, SEED, check_range, check_ranges, flag, typed_whole
+from fastweights.host import COUNT, SEED, check_range, check_ranges, flag, flags_in, typed_whole
 from fastweights.tasks import TASKS, ModelConfig, SequenceModel, Task, TrainerConfig, split_sizes
 
 Question = TypeVar("Question", bound=Task)
@@ -164,7 +164,7 @@ def check_own_options(words: Sequence[str], task: type[Task], others: Iterable[t
         task: the selected task.
         others: the tasks of the same command.
     """
-    given = [word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")]
+    given = flags_in(words)
     several = [name for name in ("--table", "--summary") if name in given]
     instead = f"; the runs of {several[0]} have the tasks' defaults" if several else ""
     for other in others:

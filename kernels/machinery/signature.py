@@ -169,6 +169,12 @@ class Signature:
         return [argument for name in names for argument in _tensors(name, self._hints[name])]
 
     @cached_property
+    def _weight_groups(self) -> list[tuple[Any, int]]:
+        """For each parameter that holds weights, its type and its number of tensors."""
+        hints = ((name, self._hints[name]) for name in self.weight_parameters)
+        return [(hint, len(_tensors(name, hint))) for name, hint in hints]
+
+    @cached_property
     def is_first(self) -> list[Argument]:
         """The argument `is_first`, as a one-element list."""
         return _tensors("is_first", self._hints["is_first"])
@@ -242,8 +248,7 @@ class Signature:
         inputs, weights = len(self.inputs), len(self.weights)
         remaining = iter(tensors[inputs : inputs + weights])
         groups = []
-        for name in self.weight_parameters:
-            hint, size = self._hints[name], len(_tensors(name, self._hints[name]))
+        for hint, size in self._weight_groups:
             values = [next(remaining) for _ in range(size)]
             groups.append(hint(*values) if hasattr(hint, "_fields") else values[0])
         is_first, *state = tensors[inputs + weights :]

@@ -210,6 +210,7 @@ def test_unfit_frames_are_named_in_one_line(name, shape):
         build_stem(name, shape)
     assert str(shape) in str(error.value)
     assert "\n" not in str(error.value)
+    assert str(error.value).endswith("or --preset vectors") == (len(shape) < 3)
 
 
 @pytest.mark.parametrize(
