@@ -94,7 +94,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def small(self) -> "Task":
-        """Return the task with sequences about a quarter as long, to train on two CPU cores."""
+        """Return the task with shorter sequences, to train on two CPU cores in minutes."""
 
     @abc.abstractmethod
     def statistics(self, samples: Sequence[Sample]) -> list[Statistic]:

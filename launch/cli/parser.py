@@ -7,7 +7,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import fields
-from typing import Any, NoReturn, TypeVar
+from types import NoneType, UnionType
+from typing import Any, NoReturn, TypeVar, Union, get_args, get_origin
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -116,15 +117,30 @@ _REGISTRY = ConstructorRegistry()
 
 
 @_REGISTRY.primitive_rule
-def _whole_numbers(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """Let tyro accept whole numbers such as `1e6`, which `int` does not."""
-    if type_info.type is not int:
+def _numbers(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+    """Let tyro accept whole numbers such as `1e6`, and `none` for None."""
+    is_union = get_origin(type_info.type) in (Union, UnionType)
+    kinds = set(get_args(type_info.type)) if is_union else {type_info.type}
+    or_none = " or None" if NoneType in kinds else ""
+    if len(kinds - {NoneType}) > 1 or not kinds & {int, float}:
         return None
+    (number,) = kinds - {NoneType}
+
+    def parse(words: list[str]) -> float | None:
+        if or_none and words[0].lower() == "none":
+            return None
+        if number is int:
+            return whole_number(words[0])
+        try:
+            return float(words[0])
+        except ValueError:
+            raise ValueError(f"must be a number{or_none}, not {words[0]!r}") from None
+
     return PrimitiveConstructorSpec(
         nargs=1,
-        metavar="INT",
-        instance_from_str=lambda words: whole_number(words[0]),
-        is_instance=lambda value: type(value) is int,
+        metavar=number.__name__.upper(),
+        instance_from_str=parse,
+        is_instance=lambda value: type(value) in (*kinds, int),
         str_from_instance=lambda value: [str(value)],
     )
 

@@ -48,6 +48,12 @@ def half_trained(tmp_path, monkeypatch):
     [
         (atari, ["--num-envs", "x"], "error: --num-envs INT: must be a whole number (1000000"),
         (atari, ["--core-width", "x"], "error: --core-width INT: must be a whole number"),
+        (
+            atari,
+            ["--kl-limit", "off"],
+            "--kl-limit FLOAT: must be a number or None, not 'off' (see",
+        ),
+        (atari, ["--learning-rate", "x"], "error: --learning-rate FLOAT: must be a number, not"),
         (atari, ["--num-envs"], "error: Missing value for argument '--num-envs'."),
         (atari, ["--unrol-length", "5"], "--unrol-length, 5: did you mean --unroll-length INT?"),
         (atari, ["Qbert"], "error: Unrecognized options: Qbert (see --help)"),
@@ -61,6 +67,18 @@ def test_what_cannot_be_parsed_is_one_line_in_any_terminal(
 ):
     monkeypatch.setenv("COLUMNS", width)
     assert says in error_of(command.main, arguments, capsys)
+
+
+def test_a_number_left_out_is_none_in_any_case_and_text_stays_text():
+    @dataclass
+    class Options:
+        limit: float | None = 1.0
+        window: int | None = 1
+        name: str | None = "core"
+
+    words = ["--limit", "none", "--window", "None", "--name", "none"]
+    assert typed_options(Options, words) == Options(None, None, "none")
+    assert typed_options(Options, ["--limit", "2", "--window", "1e3"]) == Options(2.0, 1_000)
 
 
 def test_warnings_of_a_valid_command_line_are_printed(capsys):
