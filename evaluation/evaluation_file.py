@@ -191,8 +191,8 @@ class Evaluation:
         content |= {field.name: getattr(self, field.name) for field in fields(self)} | about
         content |= {"summary": self.summary()}
         content["episodes"] = [episode._asdict() for episode in self.episodes]
-        write_json(path, content, indent=2)
         write_bytes(path.with_suffix(".csv"), _csv(self._rows()))
+        write_json(path, content, indent=2)  # last: once it is there, nothing is missing
 
     def changed_rules(self) -> dict[str, Any]:
         """Return the rules that differ from the protocol or training, without the time limit."""

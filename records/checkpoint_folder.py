@@ -129,7 +129,11 @@ class CheckpointFolder:
             return FoundCheckpoint(path, payload, notes)
         if failures:
             raise failures[0]
-        raise CheckpointError(f"no checkpoint in {self.folder}: {runs_near(self.folder)}")
+        if (self.folder / "meta.json").exists():
+            reason = "the run ended before its first or had --disable-checkpoint, or this is a copy"
+        else:
+            reason = runs_near(self.folder)
+        raise CheckpointError(f"no checkpoint in {self.folder}: {reason}")
 
     def _update_links(self, path: Path, step: int, score: float | None, provisional: bool) -> None:
         link_or_copy(path, self.newest_path)

@@ -1,7 +1,7 @@
 """Logs of a grid of agents: learning curves, and copies that are small enough to store.
 
-Curves and copies begin as in the reports: once as many games have ended as there are environments
-(`evaluation/training_returns.py`).
+Curves begin as in the reports: once as many games have ended as there are environments
+(`evaluation/training_returns.py`). Copies hold rows from the whole log.
 """
 
 import csv

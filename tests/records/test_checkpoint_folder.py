@@ -149,6 +149,12 @@ def test_an_empty_run_is_one_line(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
+def test_a_run_without_checkpoints_is_not_suggested_again(tmp_path):
+    (tmp_path / "meta.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="ended before its first or had --disable-checkpoint"):
+        CheckpointFolder(tmp_path).latest()
+
+
 # A child saves in a loop and reports each finished save. It is killed after a random time.
 KILLED_AGAIN_AND_AGAIN = """
 import os, random, signal, sys, time, torch
