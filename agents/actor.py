@@ -65,7 +65,6 @@ class Actor:
         environments: the environments.
         device: device of the network.
         generator: random generator for actions; None for torch's global generator.
-        greedy: take the most probable action instead of sampling.
         streams: this actor's streams among `of` streams. Actors with equal generators together
             act as one actor with all environments would.
         of: total number of streams of all actors.
@@ -80,7 +79,6 @@ class Actor:
         *,
         device: torch.device | str = "cpu",
         generator: torch.Generator | None = None,
-        greedy: bool = False,
         streams: range | None = None,
         of: int | None = None,
         graphed: bool = False,
@@ -88,7 +86,7 @@ class Actor:
     ):
         self.network, self.environments, self.stage = network, environments, stage
         self._act = GraphedStep(network) if graphed else network
-        self.device, self.generator, self.greedy = torch.device(device), generator, greedy
+        self.device, self.generator = torch.device(device), generator
         self.streams = range(environments.num_envs) if streams is None else streams
         self.of = len(self.streams) if of is None else of
         self.last_action = torch.zeros(environments.num_envs, dtype=torch.int64, device=device)
@@ -206,8 +204,6 @@ class Actor:
         self._sent = tuple(_send(array, self.device) for array in arrays)
 
     def _choose(self, logits: Float[Tensor, "B A"]) -> Int[Tensor, " B"]:
-        if self.greedy:
-            return logits.argmax(-1)
         # Choose the smallest of A exponential times whose rates are the actions' probabilities, as
         # torch.multinomial does, but with draws for all streams.
         clocks = logits.new_empty(self.of, logits.shape[1]).exponential_(generator=self.generator)

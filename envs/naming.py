@@ -47,12 +47,11 @@ class Name(NamedTuple):
         kinds = declared_kinds(self.gymnasium_id) if self.gymnasium_id and texts else {}
         return {name: value_of(text, kinds.get(name, "")) for name, text in texts.items()}
 
-    @property
-    def time_limit(self) -> int | None:
-        """The step limit of a registered Gymnasium environment; None without one."""
+    def time_limit(self, options: Mapping[str, object]) -> int | None:
+        """Return the step limit of a Gymnasium environment with `options`; None without one."""
         spec = gymnasium.registry.get((self.gymnasium_id or "").rpartition(":")[2])
-        limit = spec and spec.max_episode_steps
-        return limit if limit and limit > 0 else None
+        limit = options.get("max_episode_steps", spec and spec.max_episode_steps)
+        return limit if isinstance(limit, int) and limit > 0 else None
 
 
 def names() -> tuple[str, ...]:

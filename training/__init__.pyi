@@ -46,6 +46,7 @@ from .saved_agent import with_full_path as with_full_path
 from .schedules.choice import plan_of as plan_of
 from .schedules.plan import Plan as Plan
 from .seeds import TEST_SEEDS as TEST_SEEDS
+from .seeds import network_seed as network_seed
 from .unused_options import check_engine as check_engine
 from .unused_options import notes_on_environment as notes_on_environment
 from .unused_options import notes_on_options as notes_on_options

@@ -303,17 +303,19 @@ def train(
 ) -> None:
     """Process `training`'s rows to the end of the run; save at intervals and at the end.
 
-    `test` is called between updates with the agent steps so far, and with a function that raises if
-    the run should stop. The run is saved before `Interrupted` (if `training.stop` requests it),
-    `Diverged`, `SourceFailed`, `LostLearner` or an environment's error is raised. It is not saved
-    before `NothingLearned`, so that it does not look finished. A checkpoint that cannot be written
-    causes a warning; the last one, a `CheckpointError`. A log row that cannot be written causes a
-    `RunFolderError`.
+    `test` is called before the first update and between updates, with the agent steps so far and
+    with a function that raises if the run should stop. The run is saved before `Interrupted` (if
+    `training.stop` requests it), `Diverged`, `SourceFailed`, `LostLearner` or an environment's
+    error is raised. It is not saved before `NothingLearned`, so that it does not look finished. A
+    checkpoint that cannot be written causes a warning; the last one, a `CheckpointError`. A log row
+    that cannot be written causes a `RunFolderError`.
     """
     patience, last_save = training.options.checkpoint_minutes * 60, time.monotonic()
     begun, stop = training.steps, training.stop
     try:
         with display, closing(rows):
+            with training.stages("test"):
+                test(begun, stop.check)  # games due when the run was stopped
             for row in rows:
                 with training.stages("log"):
                     display.update(training.steps, training.metrics.log(row))
@@ -357,7 +359,7 @@ def _rescue(training: Training, save: Callable[[], None], begun: int) -> None:
     except Exception as error:
         print(f"warning: nothing was saved before the failure below: {error}", file=sys.stderr)
     else:
-        if not training.options.disable_checkpoint:
+        if training.replicas.leads and not training.options.disable_checkpoint:
             print(
                 f"saved at {training.steps:,} agent steps; --resume continues from there",
                 file=sys.stderr,

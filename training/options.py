@@ -83,7 +83,7 @@ class RunOptions(CoreSizes):
     """Number of CPU threads; 0: one per CPU core."""
     schedule: Literal["auto", "lockstep", "asynchronous"] = "auto"
     """Order of acting and learning: lockstep (they alternate), asynchronous (both at once), or auto
-    (asynchronous on a GPU, lockstep on a CPU)."""
+    (asynchronous on a CUDA GPU, otherwise lockstep)."""
     engine: Literal["local", "ray"] = "local"
     """Where actors run: local (threads of this process) or ray (separate processes, on one machine
     or several); see docs/clusters.md."""

@@ -1,9 +1,9 @@
-"""Seeds of a run's environments and actions."""
+"""Seeds of a run's environments and actions, and of random numbers within a network."""
 
 import numpy as np
 
 TEST_SEEDS = range(1_000_000, 1_010_000)  # for test games; training environments use higher seeds
-_OF_ENVIRONMENTS, _OF_ACTIONS = range(2)
+_OF_ENVIRONMENTS, _OF_ACTIONS, _OF_NETWORKS = range(3)
 
 
 def environment_seed(seed: int, step: int, first: int = 0, incarnation: int = 0) -> int:
@@ -21,6 +21,11 @@ def environment_seed(seed: int, step: int, first: int = 0, incarnation: int = 0)
 def action_seed(seed: int, step: int, group: int, incarnation: int = 0) -> int:
     """Return the seed of one group's actions."""
     return _draw(_OF_ACTIONS, seed, step, incarnation, group)
+
+
+def network_seed(seed: int, step: int, learner: int) -> int:
+    """Return the seed of torch's own random numbers, which dropout uses, in one of the learners."""
+    return _draw(_OF_NETWORKS, seed, step, learner)
 
 
 def _draw(*entropy: int) -> int:

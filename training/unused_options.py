@@ -61,11 +61,9 @@ def notes_on_options(options: RunOptions, before: RunOptions, schedule: Schedule
         )
     if options.bptt != "full" and options.bptt >= options.unroll_length:
         yield f"--bptt {options.bptt} has no effect: a rollout has {options.unroll_length} steps"
-    if (
-        schedule == "lockstep"
-        and OBJECTIVES[learner.objective].clips
-        and not learner.reuses_batches
-    ):
+    acts_with_learned_weights = schedule == "lockstep" and options.num_envs == options.batch_size
+    clips = OBJECTIVES[learner.objective].clips
+    if clips and acts_with_learned_weights and not learner.reuses_batches:
         yield (
             f"--objective {learner.objective} never clips the first gradient step on a batch, and "
             "each batch has only one: add --epochs or --minibatches"
@@ -83,9 +81,10 @@ def notes_on_environment(options: RunOptions) -> Iterator[str]:
             f"with sticky actions at {protocol_named(options.protocol).sticky:g} unless "
             "--env-options changes it (0.25 in Gymnasium's v5)"
         )
-    if game.time_limit and not options.bootstrap_truncated:
+    limit = game.time_limit(options.environment_options())
+    if limit and not options.bootstrap_truncated:
         yield (
-            f"{options.env} is cut off after {game.time_limit:,} steps, which counts as the "
+            f"{options.env} is cut off after {limit:,} steps, which counts as the "
             "episode's end; --bootstrap-truncated adds the value of what would have followed"
         )
 

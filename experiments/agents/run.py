@@ -6,6 +6,8 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from pathlib import Path
 
+import torch
+
 from fastweights.agents import ImageStem, LearnerConfig, Network
 from fastweights.cores import count_parameters, in_main_program
 from fastweights.envs import resolve
@@ -39,6 +41,7 @@ from fastweights.training import (
     hash_recorder,
     mark_finished,
     module_arguments,
+    network_seed,
     notes_on_environment,
     notes_on_options,
     open_records,
@@ -184,6 +187,8 @@ def _restore(
 ) -> None:
     """Start all learners from the same state: the checkpoint, or the first learner's weights.
 
+    Only torch's random numbers differ.
+
     Then begin the records: a new run gets its first checkpoint before it learns anything.
     """
     newest = None
@@ -196,6 +201,8 @@ def _restore(
         begin = replicas.broadcast(newest or training.checkpoint())
         with fitting(saved.path) if saved else nullcontext():
             training.restore(begin)
+    if replicas.count > 1:  # each learner's part of a batch needs dropout masks of its own
+        torch.manual_seed(network_seed(training.options.seed, training.steps, replicas.rank))
     if records:
         is_new = saved is None and not training.options.disable_checkpoint
         records.begin(training.steps, training.checkpoint() if is_new else None)

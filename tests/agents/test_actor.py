@@ -1,4 +1,4 @@
-"""Actors: greedy actions, actions sampled from the policy, and their random generator."""
+"""Actors: actions sampled from the policy, and their random generator."""
 
 import numpy as np
 import pytest
@@ -22,11 +22,6 @@ def fixed_policy(core: str = "feedforward") -> Network:
 
 def actor(count: int = 8, **options) -> Actor:
     return Actor(fixed_policy(), envs.make("TMaze", count), **options)
-
-
-def test_greedy_takes_the_most_probable():
-    decision = actor(greedy=True).step()
-    assert (decision.action == 1).all()
 
 
 def test_sampling_follows_the_policy():

@@ -10,6 +10,7 @@ from fastweights.agents.actor import Actor
 from fastweights.agents.learner import Learner
 from fastweights.agents.learner_config import LearnerConfig
 from fastweights.agents.network import Network, NetworkConfig
+from fastweights.evaluation.player import Player
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 SEED = 1
@@ -58,11 +59,15 @@ def train(core, options, where, *, steps, num_envs, enough=0.97, **hyperparamete
 
 
 def first_returns(network: Network, where) -> list[float]:
-    """Play one greedy game in each of 400 new environments, so that all games count equally."""
-    actor = Actor(network, make(num_envs=400, seed=77_000, **where), greedy=True)
-    # Games take 20 steps at most.
-    episodes = [one for _ in range(2) for one in actor.collect(10).episodes]
-    returns = {one.env: one.episode_return for one in episodes if one.index == 0}
+    """Play one game, with argmax, in each of 400 new environments."""
+    seed = 77_000
+    environments = make(num_envs=400, seed=seed, **where)
+    player = Player(network, environments, action_mode="argmax", seed=seed)
+    returns = {}
+    for _ in range(20):  # games take 20 steps at most
+        player.step()
+        for game in player.row.episodes:
+            returns.setdefault(game.env, game.episode_return)
     assert len(returns) == 400
     return list(returns.values())
 

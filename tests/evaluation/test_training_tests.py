@@ -12,6 +12,7 @@ from torch import nn
 
 from fastweights.agents.network import Network
 from fastweights.envs.catch import Catch
+from fastweights.evaluation import training_tests
 from fastweights.evaluation.evaluation_file import evaluations_in
 from fastweights.evaluation.playing import play
 from fastweights.evaluation.training_tests import PeriodicTest, games_of, own_tests
@@ -209,6 +210,25 @@ def test_a_resumed_run_plays_missed_tests_and_none_twice(begin):
     test, said = begin(250)  # resumes an older checkpoint: tests after it have been played already
     test(260, lambda: None)
     assert not said
+
+
+def test_a_run_stopped_in_its_games_plays_them_first_when_it_is_resumed(tmp_path, monkeypatch):
+    """In a run's last period no update is left after which the games could be played."""
+    played = training_tests.play_games_of
+
+    def stopping(network, options, step, *rest):
+        if step:
+            signal.raise_signal(signal.SIGINT)
+        return played(network, options, step, *rest)
+
+    tested = ["--total-steps", "160", "--evaluate-every", "144", "--evaluate-episodes", "2"]
+    where = ["--savedir", str(tmp_path), "--xpid", "run"]
+    with monkeypatch.context() as patch:
+        patch.setattr(training_tests, "play_games_of", stopping)
+        assert atari.main([*CATCH, *tested, *where]) == 130
+    assert [one.agent_steps for one in evaluations_in(tmp_path / "run").values()] == [0]
+    assert atari.main(["--resume", str(tmp_path / "run")]) == 0
+    assert [one.agent_steps for one in evaluations_in(tmp_path / "run").values()] == [0, 144, 160]
 
 
 def interrupt() -> None:

@@ -12,6 +12,9 @@ from fastweights.tasks import CodeExecution
 from fastweights.training import preset
 from tests.launch.test_own_cores import CORE, SOURCE
 
+WITH_DROPOUT = SOURCE.replace("+ self.write(x)", "+ self.drop(self.write(x))").replace(
+    "self.write = nn", "self.drop = nn.Dropout(0.25)\n        self.write = nn"
+)
 LITTLE = ("--num-threads", 1, "--num-envs", 2, "--batch-size", 2, "--unroll-length", 5)
 
 
@@ -97,11 +100,7 @@ def test_a_plain_tuple_of_tensors_is_refused(own_module):
 
 
 def test_dropout_in_an_agent_s_memory_is_noted(own_module, tmp_path, caplog):
-    source = SOURCE.replace("+ self.write(x)", "+ self.drop(self.write(x))")
-    source = source.replace(
-        "self.write = nn", "self.drop = nn.Dropout(0.25)\n        self.write = nn"
-    )
-    own_module("users_memory", source)
+    own_module("users_memory", WITH_DROPOUT)
     words = ("--env", "Catch", "--total-steps", "60", "--core-width", "8", "--savedir", tmp_path)
     assert train_command.main([*map(str, ("--core", CORE, *words, *LITTLE))]) == 0
     assert "core users_memory:fading has dropout" in caplog.text

@@ -162,6 +162,7 @@ def learner(case: str, rank: int, port: int) -> None:
         if kept := self.__dict__.pop("kept", None):
             next(self.network.parameters()).data.copy_(kept[0])
         torch.save(self.network.state_dict(), folder / f"{case}.{rank}.weights")
+        torch.save(torch.get_rng_state(), folder / f"{case}.{rank}.random")
         if getattr(self, "dies", False):
             os.kill(os.getpid(), signal.SIGKILL)
         return row

@@ -98,6 +98,12 @@ def test_two_learners_make_the_run_of_one(where, runs):
     assert_replicas_are_equal(runs, f"{where}two")
 
 
+def test_each_learner_draws_its_own_random_numbers(runs):
+    """Dropout would otherwise drop the same units of all shares of a batch."""
+    one, other = (torch.load(runs.folder / f"two.{rank}.random") for rank in range(2))
+    assert not torch.equal(one, other)
+
+
 def test_the_kl_limit_shortened_a_first_step_and_left_other_batches_whole(runs):
     made = runs.logs("reuse-two")["gradient_steps"]
     assert 0 < min(made) < 1 and max(made) == 4
@@ -160,6 +166,7 @@ def test_if_one_learner_is_lost_the_others_end_soon_with_a_reason(case, codes, r
     said = runs.said(case, left)
     assert "error: another learner of this run has ended" in said and "Traceback" not in said
     assert re.search(r"error seen here: .*peer", said)
+    assert "saved at " not in runs.said(case, 1)  # only the first learner saves
     if left == 0:  # two updates were made, and are saved
         assert runs.saved_step(case) == max(runs.logs(case)["step"]) == 80
 

@@ -26,6 +26,8 @@ from fastweights.records.checkpoints import load_checkpoint
 from fastweights.training.environments import make_environments
 from fastweights.training.options import RunOptions
 from fastweights.training.seeds import action_seed, environment_seed
+from tests.launch.test_own_cores import CORE
+from tests.launch.test_own_kinds import WITH_DROPOUT
 
 FIVE_UPDATES = ("--total-steps", 100)
 STEPS = 20  # agent steps in an update: four environments, five steps each
@@ -174,6 +176,22 @@ def test_a_run_cut_within_an_update_equals_the_whole_run(
         assert train(tmp_path, "cut", *FIVE_UPDATES, *options) == 130
     assert load_checkpoint(tmp_path / "cut" / "model.tar")["step"] == updates * STEPS
     resume(tmp_path / "cut")
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "call"), [(Actor, "step", 13), (Learner, "_gradient", 3)]
+)
+def test_a_memory_with_dropout_cut_within_an_update_equals_the_whole_run(
+    kind, method, call, own_module, tmp_path, monkeypatch
+):
+    own_module("users_memory", WITH_DROPOUT)
+    options = (*FIVE_UPDATES, "--env", "TMaze", "--core", CORE, "--core-width", 16)
+    assert train(tmp_path, "whole", *options) == 0
+    with monkeypatch.context() as patch:
+        stop_in(patch, kind, method, call)
+        assert train(tmp_path, "cut", *options) == 130
+    assert small_runs.atari.main(["--resume", str(tmp_path / "cut"), "--core", CORE]) == 0
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
 

@@ -91,6 +91,9 @@ def test_the_command_names_what_it_does_not_use(tmp_path, capsys):
     assert len(notes) == 3
     assert notes[0] == "note: --bptt 5 has no effect: a rollout has 5 steps"
     assert "--objective ppo never clips" in notes[1] and "after training" in notes[2]
+    # The second of two batches of one collection may be clipped.
+    assert train(tmp_path, "two", "--objective", "ppo", "--batch-size", 2, *once) == 0
+    assert "note:" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -107,6 +110,11 @@ def test_the_command_names_what_it_does_not_use(tmp_path, capsys):
         ({"env": "Pong"}, []),
         ({"env": "CartPole-v1"}, ["CartPole-v1 is cut off after 500 steps"]),
         ({"env": "CartPole-v1", "bootstrap_truncated": True}, []),
+        (
+            {"env": "CartPole-v1", "env_options": {"max_episode_steps": 20}},
+            ["CartPole-v1 is cut off after 20 steps"],
+        ),
+        ({"env": "CartPole-v1", "env_options": {"max_episode_steps": -1}}, []),
         ({"env": "TMaze"}, []),
     ],
 )

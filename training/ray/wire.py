@@ -25,10 +25,11 @@ class WireError(ValueError):
 
 
 def rollout_form(network: Network, length: int, streams: int) -> Rollout:
-    """Return the types and shapes of `network`'s rollouts, without allocating memory."""
+    """Return `network`'s rollouts as tensors that have types and shapes but no memory."""
     pictures = tuple(network.config.frame_shape)
     frame_type = torch.uint8 if len(pictures) == 3 else torch.float32
     seen, done = (length + 1, streams), (length, streams)
+    state = map_state(lambda part: part.to("meta"), network.initial_state(streams))
     with torch.device("meta"):
         return Rollout(
             frame=torch.empty(*seen, *pictures, dtype=frame_type),
@@ -39,7 +40,7 @@ def rollout_form(network: Network, length: int, streams: int) -> Rollout:
             policy_logits=torch.empty(*done, network.config.num_actions),
             cut_value=torch.empty(done),
             value=torch.empty(0, streams),
-            initial_state=map_state(torch.empty_like, network.initial_state(streams)),
+            initial_state=state,
         )
 
 

@@ -153,6 +153,8 @@ class Lockstep:
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Restore the games; raises as `Actor.restore` does. See `Source.restore`."""
         self._actor.restore(snapshot)
+        if "torch" in snapshot:  # older checkpoints lack it
+            torch.set_rng_state(snapshot["torch"].cpu())
         self._games = self._snapshot()
 
     def _snapshot(self) -> dict[str, Any] | None:
@@ -164,6 +166,8 @@ class Lockstep:
             return None
         try:
             games = self._actor.snapshot()
+            if games is not None:  # dropout draws from it while a collection is played and learned
+                games["torch"] = torch.get_rng_state()
             check_plain(games, "snapshot")
         except Exception as error:
             self._cannot_store = True
