@@ -16,7 +16,7 @@ from fastweights.records.log_table import read_logs
 
 PAGES = Path(__file__).parents[2] / "docs" / "how_to"
 COMMANDS = {"atari": atari, "evaluate": evaluate, "export": export, "report": report}
-BRIEFLY = ("--total-steps", "2112", "--evaluate-episodes", "4", "--num-threads", "1")
+BRIEFLY = ("--total-steps", "4224", "--evaluate-episodes", "4", "--num-threads", "1")
 FEW = ("--episodes", "2", "--repeats", "1", "--num-threads", "1")
 
 
@@ -56,7 +56,7 @@ def own(tmp_path, monkeypatch):
 def test_own_environment(own):
     lines = [line for block in blocks("own_environment.md", "") for line in block.splitlines()]
     commands = [shlex.split(line)[1:] for line in lines if line.startswith("python launch/")]
-    assert len(commands) == 4
+    assert len(commands) == 5
     for script, *arguments in commands:
         name = Path(script).stem
         more = {"atari": BRIEFLY, "evaluate": FEW}.get(name, ())

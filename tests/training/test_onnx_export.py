@@ -120,7 +120,9 @@ def test_a_core_without_an_onnx_form_is_one_line_and_no_file(tmp_path, monkeypat
     kind = CoreKind(Untraceable, LSTMConfig(width=8), *("none",) * 3, has_fast_weights=False)
     monkeypatch.setitem(CORES, "untraceable", kind)
     network = Network(NetworkConfig(frame_shape=(5,), num_actions=3, core="untraceable"))
-    with pytest.raises(ValueError, match="the core 'untraceable' cannot be written as ONNX") as bad:
+    with pytest.raises(
+        ValueError, match="the core 'untraceable' cannot be exported to ONNX"
+    ) as bad:
         write_onnx(network, tmp_path / "agent.onnx", {})
     assert "\n" not in str(bad.value) and "--format safetensors" in str(bad.value)
     assert not list(tmp_path.iterdir())
