@@ -38,11 +38,11 @@ def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table
     rows = (score if first.repeats > 1 else {}) | {
         "full-game return": lambda s: str(over_episodes(s, "full_game")),
         **(of_lives if has_lives else {"games": lambda s: f"{s['episodes']:,}"}),
-        "agent steps a game": lambda s: f"{s['mean_agent_steps']:,.0f}",
+        "agent steps per game": lambda s: f"{s['mean_agent_steps']:,.0f}",
     }
     summaries = [evaluation.summary() for evaluation in evaluations.values()]
     if any(s["mean_emulator_frames"] != s["mean_agent_steps"] for s in summaries):
-        rows["emulator frames a game"] = lambda s: f"{s['mean_emulator_frames']:,.0f}"
+        rows["emulator frames per game"] = lambda s: f"{s['mean_emulator_frames']:,.0f}"
     if any(s["cut_episodes"] for s in summaries):
         limit = f"reached the limit of {first.max_frames or 0:,} frames"
         rows[limit] = lambda s: f"{s['cut_episodes']} of {s['episodes']} games"

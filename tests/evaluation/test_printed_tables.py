@@ -57,7 +57,7 @@ def _names(evaluations: dict[str, Evaluation]) -> list[str]:
 
 def test_lives_have_rows_where_a_game_has_several():
     without, several = _played((3.0,), (5.0,)), _played((1.0, 2.0), (5.0,))
-    of_games = ["full-game return", "games", "agent steps a game", "emulator frames a game"]
+    of_games = ["full-game return", "games", "agent steps per game", "emulator frames per game"]
     assert _names({"after": without}) == of_games
     of_lives = ["full-game return", "per-life return", "games, lives", *of_games[2:]]
     assert _names({"after": several}) == of_lives
@@ -67,8 +67,8 @@ def test_lives_have_rows_where_a_game_has_several():
 def test_emulator_frames_have_a_row_where_there_is_an_emulator():
     games = [game._replace(emulator_frames=game.agent_steps) for game in _played((3.0,)).episodes]
     without = replace(_played((3.0,)), episodes=tuple(games))
-    assert "emulator frames a game" not in _names({"after": without})
-    assert "emulator frames a game" in _names({"after": _played((3.0,))})
+    assert "emulator frames per game" not in _names({"after": without})
+    assert "emulator frames per game" in _names({"after": _played((3.0,))})
 
 
 def test_full_games_and_lives_have_a_table_each_and_the_papers_a_row_a_core():
