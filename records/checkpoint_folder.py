@@ -11,6 +11,7 @@ even after a crash.
 """
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,16 +55,19 @@ def run_of(path: Path) -> Path:
 class CheckpointFolder:
     """The checkpoints of the run folder `folder`. The constructor changes nothing on disk.
 
-    `milestones`: agent steps whose checkpoints are kept forever. Only one process may `save`; any
-    process may call `latest` at the same time.
+    `milestones`: agent steps whose checkpoints are kept forever. `keep_every`: the same for all
+    multiples of this number; 0: none. Only one process may `save`; any process may call `latest` at
+    the same time.
     """
 
-    def __init__(self, folder: Path, milestones: tuple[int, ...] = MILESTONES) -> None:
+    def __init__(
+        self, folder: Path, milestones: tuple[int, ...] = MILESTONES, keep_every: int = 0
+    ) -> None:
         self.folder = Path(folder)
         self.newest_path = self.folder / "model.tar"
         self.best_path = self.folder / "checkpoints" / "best.pt"
         self._checkpoints = self.folder / "checkpoints"
-        self._milestones = milestones
+        self._milestones, self._keep_every = milestones, keep_every
         self._best_score: float | None = None
         self._opened = False
 
@@ -137,12 +141,17 @@ class CheckpointFolder:
 
     def _update_links(self, path: Path, step: int, score: float | None, provisional: bool) -> None:
         link_or_copy(path, self.newest_path)
-        for milestone in self._milestones:
+        for milestone in self._milestones_up_to(step):
             kept = self._checkpoints / f"milestone_{milestone:012d}.pt"
-            if step >= milestone and not kept.exists():
+            if not kept.exists():
                 link_or_copy(path, kept)
         if score is not None and score > self.best_score:
             self.link_best(path, -math.inf if provisional else score)
+
+    def _milestones_up_to(self, step: int) -> Iterator[int]:
+        yield from (milestone for milestone in self._milestones if milestone <= step)
+        if self._keep_every and step >= self._keep_every:
+            yield step - step % self._keep_every
 
     def link_best(self, path: Path, score: float) -> None:
         """Make `path` the best checkpoint, regardless of the previous best."""

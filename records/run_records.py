@@ -24,6 +24,7 @@ class RunRecords:
     Args:
         folder: the run's folder, new or reopened.
         milestones: steps whose checkpoints are kept forever.
+        keep_every: the same for all multiples of this number of steps; 0: none.
         beside: names and contents of files that a new run needs in addition to its checkpoints.
     """
 
@@ -31,10 +32,11 @@ class RunRecords:
         self,
         folder: RunFolder,
         milestones: tuple[int, ...] = (),
+        keep_every: int = 0,
         beside: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
         self.path = folder.path
-        self.checkpoints = CheckpointFolder(folder.path, milestones)
+        self.checkpoints = CheckpointFolder(folder.path, milestones, keep_every)
         self._folder, self._beside = folder, beside
         self._scalars: Scalars | None = None
 

@@ -35,7 +35,7 @@ def open_records(options: RunOptions, saved: SavedAgent | None, network: Network
     Raises:
         UserError: the folder cannot be created or opened; one line.
     """
-    return RunRecords(_open(options, saved, network), MILESTONES)
+    return RunRecords(_open(options, saved, network), MILESTONES, options.keep_every)
 
 
 def save(training: Training, records: RunRecords | None) -> None:

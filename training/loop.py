@@ -1,5 +1,6 @@
 """A training run in any schedule: turns rollouts into updates, log rows and checkpoints."""
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -311,7 +312,9 @@ def train(
     that cannot be written causes a `RunFolderError`.
     """
     patience, last_save = training.options.checkpoint_minutes * 60, time.monotonic()
-    begun, stop = training.steps, training.stop
+    every = training.options.keep_every or math.inf
+    begun = saved_at = training.steps
+    stop = training.stop
     try:
         with display, closing(rows):
             with training.stages("test"):
@@ -326,10 +329,11 @@ def train(
                 stop.check()
                 with training.stages("test"):
                     test(training.steps, stop.check)
-                if time.monotonic() - last_save > patience:
+                is_kept = training.steps // every > saved_at // every
+                if is_kept or time.monotonic() - last_save > patience:
                     with training.stages("save"):
                         save_or_warn(save)
-                    last_save = time.monotonic()
+                    last_save, saved_at = time.monotonic(), training.steps
     except Interrupted as request:
         try:
             save()  # no learner can make the update without this learner: the weights are final

@@ -114,6 +114,9 @@ class RunOptions(CoreSizes):
     """Number of consecutive updates with a non-finite loss or gradient after which the run ends."""
     checkpoint_minutes: float = 10.0
     """Minutes between checkpoints; a crash loses at most this much training."""
+    keep_every: int = 0
+    """Number of agent steps between checkpoints that stay, for test games of the whole course of
+    training; 0: a run keeps the newest three, the best, and those at 50 and 200 million steps."""
     disable_checkpoint: bool = False
     """Write no checkpoints (the run cannot be resumed or evaluated)."""
     evaluate_episodes: int = 0
@@ -224,6 +227,7 @@ CHANGEABLE_ON_RESUME = (
     "profile",
     "max_refused_updates",
     "checkpoint_minutes",
+    "keep_every",
     "disable_checkpoint",
     "evaluate_episodes",
     "evaluate_every",

@@ -68,6 +68,8 @@ def notes_on_options(options: RunOptions, before: RunOptions, schedule: Schedule
             f"--objective {learner.objective} never clips the first gradient step on a batch, and "
             "each batch has only one: add --epochs or --minibatches"
         )
+    if options.keep_every and options.disable_checkpoint:
+        yield "--keep-every keeps nothing: --disable-checkpoint saves no weights"
     if options.evaluate_episodes and options.disable_checkpoint:
         yield "no test games after training: --disable-checkpoint saves no weights to play them"
 

@@ -36,7 +36,7 @@ GROUPS = {
     "Learner (agents/)": tuple(field.name for field in fields(LearnerConfig)),
     "Run folder (records/)": (
         *("resume", "xpid", "savedir", "auto_resume"),
-        *("checkpoint_minutes", "disable_checkpoint"),
+        *("checkpoint_minutes", "keep_every", "disable_checkpoint"),
     ),
     "Test games (evaluation/)": ("evaluate_*",),
     "Training (training/)": ("preset", "seed"),

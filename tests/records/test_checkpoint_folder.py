@@ -65,6 +65,17 @@ def test_a_kill_before_the_link_to_the_best_is_repaired(score, provisional, best
     assert load_checkpoint(resumed.best_path)["step"] == best
 
 
+def test_checkpoints_at_multiples_of_a_number_of_steps_stay(tmp_path):
+    for step in (60, 120, 180, 210, 520):
+        CheckpointFolder(tmp_path, milestones=(), keep_every=100).save({}, step)
+    kept = {path.name: load_checkpoint(path)["step"] for path in tmp_path.glob("*/milestone_*")}
+    assert kept == {
+        "milestone_000000000100.pt": 120,
+        "milestone_000000000200.pt": 210,
+        "milestone_000000000500.pt": 520,
+    }
+
+
 def test_a_milestone_stays_the_first_at_or_after_it(tmp_path):
     for step in (200, 300):
         CheckpointFolder(tmp_path, milestones=(200,)).save({}, step)

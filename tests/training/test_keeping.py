@@ -1,6 +1,9 @@
-"""What is saved with a checkpoint, and which checkpoint becomes the best."""
+"""What is saved with a checkpoint, which becomes the best, and which stay."""
 
 from types import SimpleNamespace
+
+import pytest
+from small_runs import train
 
 from fastweights.records.checkpoint_folder import CheckpointFolder
 from fastweights.records.checkpoints import load_checkpoint
@@ -32,3 +35,16 @@ def test_the_score_is_the_full_games_and_not_the_lives(tmp_path):
             metrics.add_life(points / 3)
     saved(folder, metrics, 10)
     assert load_checkpoint(folder.newest_path)["score"] == 6.0
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "asynchronous"])
+def test_a_run_saves_at_the_first_update_after_each_multiple(schedule, tmp_path):
+    """Updates end after 20, 40, ... agent steps."""
+    options = ("--schedule", schedule, "--total-steps", 160, "--keep-every", 50)
+    assert train(tmp_path, "run", *options) == 0
+    kept = (tmp_path / "run" / "checkpoints").glob("milestone_*")
+    assert {path.name: load_checkpoint(path)["step"] for path in kept} == {
+        "milestone_000000000050.pt": 60,
+        "milestone_000000000100.pt": 100,
+        "milestone_000000000150.pt": 160,
+    }

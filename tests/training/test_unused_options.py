@@ -86,11 +86,13 @@ def test_the_command_names_what_it_does_not_use(tmp_path, capsys):
     assert "note:" not in capsys.readouterr().err
     assert train(tmp_path, "more", *GROUPS, "--env-groups", 9, *once) == 0
     assert "note: --env-groups 9 is reduced to 4 groups, one per" in capsys.readouterr().err
-    assert train(tmp_path, "last", "--objective", "ppo", "--bptt", 5, *once, *UNKEPT) == 0
+    unkept = (*UNKEPT, "--keep-every", 10)
+    assert train(tmp_path, "last", "--objective", "ppo", "--bptt", 5, *once, *unkept) == 0
     notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
-    assert len(notes) == 3
+    assert len(notes) == 4
     assert notes[0] == "note: --bptt 5 has no effect: a rollout has 5 steps"
-    assert "--objective ppo never clips" in notes[1] and "after training" in notes[2]
+    assert "--objective ppo never clips" in notes[1] and "after training" in notes[3]
+    assert notes[2] == "note: --keep-every keeps nothing: --disable-checkpoint saves no weights"
     # The second of two batches of one collection may be clipped.
     assert train(tmp_path, "two", "--objective", "ppo", "--batch-size", 2, *once) == 0
     assert "note:" not in capsys.readouterr().err
