@@ -128,9 +128,12 @@ def test_a_clock_that_jumps_changes_nothing_but_the_log_s_time(happened_too):
 def test_a_second_run_on_a_folder_refuses_and_the_first_goes_on(happened_too):
     case = happened_too.cases["shared"]
     assert case["codes"] == [2, 2] and case["first"] == STOPPED and case["untouched"]
-    for name in ("shared-new", "shared-resumed"):
+    for name, reason in (
+        ("shared-new", "already holds a run: continue it with --resume"),
+        ("shared-resumed", "is being written by process"),
+    ):
         (line,) = happened_too.errors(name)
-        assert line.startswith("error: ") and "is being written by process" in line
+        assert line.startswith("error: ") and reason in line
     assert not happened_too.errors("shared")
     happened_too.assert_no_step_is_missing_or_twice("shared")
 
