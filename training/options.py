@@ -115,8 +115,8 @@ class RunOptions(CoreSizes):
     checkpoint_minutes: float = 10.0
     """Minutes between checkpoints; a crash loses at most this much training."""
     keep_every: int = 0
-    """Number of agent steps between checkpoints that stay, for test games of the whole course of
-    training; 0: a run keeps the newest three, the best, and those at 50 and 200 million steps."""
+    """Number of agent steps between checkpoints that stay, for test games over the course of
+    training; 0: only the newest three, the best, and those at 50 and 200 million steps stay."""
     disable_checkpoint: bool = False
     """Write no checkpoints (the run cannot be resumed or evaluated)."""
     evaluate_episodes: int = 0
