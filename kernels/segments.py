@@ -5,8 +5,8 @@ sequence. One call processes the pieces of all streams, as packed sequences of u
 find the pieces, the host waits for `is_first` once. On CPUs packed sequences are slow and calls are
 cheap. There, an unroll is cut at every row where any stream is reset, with one call per stretch.
 
-TF32, cuDNN's default, is turned off in both passes. The setting is global to the process, so
-convolutions in other threads also run without TF32 during these calls.
+TF32, cuDNN's default, is turned off in both passes. The setting is that of cuDNN's recurrent
+networks and is global to the process.
 """
 
 import threading
@@ -37,11 +37,11 @@ Whole = Callable[[Sequence[Tensor], State], tuple[Tensor, State]]
 class Exactness:
     """Keeps TF32 off from the first `begin` to the last `end` across all threads.
 
-    A thread is in one call at a time. A backward pass that raises never reaches `end`; the thread's
-    next call makes up for it.
+    A backward pass may contain forward passes, which checkpointing repeats; TF32 stays off until
+    the outer pass ends. If a backward pass raises, the thread's next one ends for it.
     """
 
-    allowed: bool = True
+    before: str = "none"  # cuDNN's setting outside the calls
     threads: set[int] = field(default_factory=set)  # threads between `begin` and `end`
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -49,7 +49,8 @@ class Exactness:
         """Turn TF32 off, unless a call in another thread has done so."""
         with self.lock:
             if not self.threads:
-                self.allowed, cudnn.allow_tf32 = cudnn.allow_tf32, False
+                self.before = cudnn.rnn.fp32_precision
+                self._set("ieee")
             self.threads.add(threading.get_ident())
 
     def end(self, *_: object) -> None:
@@ -57,15 +58,21 @@ class Exactness:
         with self.lock:
             self.threads.discard(threading.get_ident())
             if not self.threads:
-                cudnn.allow_tf32 = self.allowed
+                self._set(self.before)
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
+        is_within = threading.get_ident() in self.threads
         self.begin()
         try:
             yield
         finally:
-            self.end()
+            if not is_within:
+                self.end()
+
+    def _set(self, precision: str) -> None:
+        if self.before == "tf32":  # other settings stay as the user made them
+            cudnn.rnn.fp32_precision = precision
 
 
 exact = Exactness()
@@ -100,7 +107,7 @@ def pieces(is_first: Bool[Tensor, "T B"]) -> Pieces | None:
     piece = begins.flatten().cumsum(0) - 1  # of each row, column by column
     lengths = start.diff(append=start.new_tensor([B * T]))
     rank = lengths.argsort(descending=True, stable=True).argsort()[piece]
-    row = torch.arange(B * T)
+    row = torch.arange(B * T, device=piece.device)
     step = row - start[piece]
     batch_sizes = step.bincount()
     place = (batch_sizes.cumsum(0) - batch_sizes)[step] + rank

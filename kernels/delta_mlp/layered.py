@@ -27,9 +27,15 @@ def unroll(
     state: DeltaMLPState,
 ) -> tuple[Float[Tensor, "T B H K"], DeltaMLPState]:
     """Unroll; equals a loop of `reference.step`."""
+    heads, matrices = q.shape[2], up_k.shape[2]
+    if matrices % heads:
+        raise ValueError(
+            f"delta_mlp: up_k writes to {matrices} matrices, which is not a multiple of the "
+            f"{heads} heads of q"
+        )
     written = up_k, up_v, up_beta, down_k, down_v, down_beta
-    rows = [part.split(q.shape[2], 2) for part in written]
-    weights = [part.split(q.shape[2], 1) for part in state]
+    rows = [part.split(heads, 2) for part in written]
+    weights = [part.split(heads, 1) for part in state]
     ups, downs, y = [], [], q
     for k, v, beta, hidden_k, hidden_v, hidden_beta, up, down in zip(*rows, *weights, strict=True):
         asked = y.softmax(-1) if ups else q

@@ -4,6 +4,7 @@
 """
 
 from fastweights.kernels.gated_linear_attention import chunked, reference
+from fastweights.kernels.gated_linear_attention.reference import step
 from fastweights.kernels.linear_attention.reference import LinearAttentionState
 from fastweights.kernels.machinery.operation import build_operation
 
@@ -15,4 +16,4 @@ gated_linear_attention = build_operation(
     chunked=chunked.unroll,
 )
 
-__all__ = ["LinearAttentionState", "gated_linear_attention"]
+__all__ = ["LinearAttentionState", "gated_linear_attention", "step"]

@@ -42,9 +42,9 @@ def composed(name: str) -> Callable[[Function], Function]:
                 cast = signature.cast([*tensors])
                 if kinds and all(map(operator.is_, cast, tensors)):
                     _remember(good, kinds)
-                args, options = signature.unflatten(cast, chosen), {}
+                tensors = cast
             with without_autocast(tensors[0].device.type):
-                return unroll(*args, **options)
+                return unroll(*signature.unflatten(tensors, chosen))
 
         return call
 

@@ -258,7 +258,7 @@ class Operation:
             heads = [(a, operator.index(size)) for a, size in sizes.items() if a in "KVD"]
             call = state.device.type, state.dtype, tuple(options)
             return _choose_while_tracing(self.name, *call, *heads)
-        key = requested_backend(), state.dtype, state.is_cpu, *options
+        key = requested_backend(), state.dtype, state.device, *options
         chosen = sizes.plans.get(key)
         if chosen is None:
             request = self.request(state.device, state.dtype, sizes, options)

@@ -110,3 +110,22 @@ def test_a_state_that_is_one_tensor_is_refused(name):
     given[len(call.signature.inputs) + 1] = call.tensors[-1]
     with pytest.raises(TypeError, match=f"{name}: state is a Tensor, expected [A-Za-z]+\\("):
         COMPOSED[name](*given)
+
+
+@every
+def test_a_state_may_be_a_plain_tuple_in_each_call(name):
+    call = Call(name)
+    given = call.signature.unflatten(call.tensors, [*call.signature.options.values()])
+    place = len(call.signature.inputs) + 1
+    given[place] = tuple(given[place])
+    for _ in range(2):
+        y, state = COMPOSED[name](*given)
+        torch.testing.assert_close([y, *state], call.run())
+
+
+def test_matrices_that_the_heads_do_not_share_evenly_are_refused(shapes_unchecked):
+    call = Call("delta_mlp")
+    odd = [part[:, :, 1:] if part.shape[2:3] == (4,) else part for part in call.tensors]
+    odd[call.place + 1 :] = (part[:, 1:] for part in call.tensors[call.place + 1 :])
+    with pytest.raises(ValueError, match=r"delta_mlp: up_k writes to 3 matrices, .* the 2 heads"):
+        call.run(odd)

@@ -3,6 +3,7 @@
 import logging
 import os
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -277,6 +278,18 @@ def test_a_backend_for_the_whole_process_holds_for_calls_already_prepared(monkey
     finally:
         monkeypatch.undo()
         dispatch._environment.cache_clear()
+
+
+def test_the_choice_is_made_for_each_device(monkeypatch):
+    operation = OPERATIONS["delta_rule"]
+    stub = SimpleNamespace(why_not=lambda request: None)
+    monkeypatch.setitem(operation.backends, "cuda", stub)
+    sizes = Sizes(operation.signature.check(example("delta_rule", 4).tensors))
+    chosen = []
+    for device in ("meta", "cuda:0", "meta"):
+        state = SimpleNamespace(device=torch.device(device), dtype=torch.float32, is_cpu=False)
+        chosen.append(operation._choose_once(state, sizes, ()))
+    assert chosen == ["reference", "cuda", "reference"]
 
 
 def test_a_call_prepared_for_some_strides_is_not_taken_for_others():

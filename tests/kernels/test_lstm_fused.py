@@ -7,11 +7,13 @@ import torch
 from kernel_cases import assert_agree, example, truth
 from torch.backends import cudnn
 
+from fastweights.cores import build_core
 from fastweights.kernels.lstm import fused
 from fastweights.kernels.machinery import dispatch
 from fastweights.kernels.machinery.example import Example
 from fastweights.kernels.machinery.signature import without_waiting
 from fastweights.kernels.registry import OPERATIONS
+from fastweights.kernels.segments import exact, pieces
 
 
 @pytest.fixture
@@ -84,7 +86,8 @@ def test_cudnn_is_used_without_tf32_in_both_passes(through_pytorch, monkeypatch,
     lstm, seen = torch.lstm, []
 
     def flags() -> tuple[bool, ...]:
-        return cudnn.enabled, cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic
+        has_tf32 = cudnn.rnn.fp32_precision == "tf32"
+        return cudnn.enabled, has_tf32, cudnn.benchmark, cudnn.deterministic
 
     def watched(*call):
         seen.append(flags())
@@ -97,7 +100,44 @@ def test_cudnn_is_used_without_tf32_in_both_passes(through_pytorch, monkeypatch,
     before = flags()
     assert_agree(run(example("lstm", 4)), truth(example("lstm", 4)), 1e-12)
     assert seen == [(True, False, True, False)] * 2
-    assert flags() == before
+    assert flags() == before and cudnn.allow_tf32 is allowed
+
+
+def test_a_forward_pass_within_a_backward_pass_leaves_tf32_off(through_pytorch, monkeypatch):
+    """Checkpointing repeats forward passes there."""
+    lstm, seen = torch.lstm, []
+
+    def repeat() -> None:
+        with exact():
+            pass
+        seen.append(cudnn.rnn.fp32_precision)
+
+    def repeated(*call):
+        y, hidden, cell = lstm(*call)
+        return with_backward(y, repeat), hidden, cell
+
+    monkeypatch.setattr(torch, "lstm", repeated)
+    monkeypatch.setattr(cudnn, "allow_tf32", True)
+    run(example("lstm", 4))
+    assert set(seen) == {"ieee"} and cudnn.allow_tf32
+
+
+@pytest.mark.parametrize("name", ["gru", "elman"])
+def test_precisions_that_the_user_chose_stay(name):
+    """PyTorch refuses to read its older setting once convolutions have another one."""
+    cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision = "ieee", "tf32"
+    core = build_core(name, 3, width=4)
+    core(torch.randn(5, 2, 3))[0].sum().backward()
+    assert (cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision) == ("ieee", "tf32")
+
+
+def test_pieces_are_found_on_the_cpu_whatever_the_default_device():
+    is_first = torch.zeros(6, 2, dtype=torch.bool)
+    is_first[3, 1] = True
+    expected = pieces(is_first)
+    with torch.device("meta"):
+        found = pieces(is_first)
+    assert all(map(torch.equal, found, expected))
 
 
 def test_tf32_is_restored_after_a_backward_pass_that_raised(through_pytorch, monkeypatch):

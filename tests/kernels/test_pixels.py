@@ -35,6 +35,14 @@ def test_numbers_are_pytorchs(dtype, size):
 
 
 @pytest.mark.compiler
+def test_numbers_are_where_the_pixels_are():
+    pixels, weight = case(SIZES[2])
+    with torch.device("meta"):
+        found = as_numbers(pixels, weight)
+    assert torch.equal(found, expected(pixels, torch.float32))
+
+
+@pytest.mark.compiler
 def test_autocast_chooses_the_dtype():
     pixels, weight = case(SIZES[0])
     with torch.autocast("cpu", torch.bfloat16):

@@ -26,7 +26,8 @@ def as_numbers(x: Shaped[Tensor, "N C Y X"], weight: Tensor) -> Picture:
         return x
     dtype = _dtype(x, weight)
     if has_kernel(x, weight):
-        numbers = torch.empty(x.shape, dtype=dtype, memory_format=torch.channels_last)
+        layout = torch.channels_last
+        numbers = torch.empty(x.shape, dtype=dtype, device=x.device, memory_format=layout)
         library = direct_call.library(SOURCE, dtype, ANY_SIZE)
         sizes = x.shape[0], x.shape[1], x.shape[2] * x.shape[3]
         direct_call.call(library.forward, sizes, (x, numbers))
