@@ -11,8 +11,7 @@ _RANGES = {
     **dict.fromkeys(("unroll_length", "bptt", "env_groups", "num_actors"), COUNT),
     **dict.fromkeys(("max_refused_updates", "evaluate_max_frames"), COUNT),
     **dict.fromkeys(("queue_size", "evaluate_episodes", "evaluate_every"), NOT_NEGATIVE),
-    "keep_every": NOT_NEGATIVE,
-    **dict.fromkeys(("actor_cpus", "actor_gpus"), NOT_NEGATIVE),
+    **dict.fromkeys(("actor_cpus", "actor_gpus", "keep_every"), NOT_NEGATIVE),
     "value_scale": "[1e-9, 1e9]",  # its square is a normal float32
     "checkpoint_minutes": "(0, inf]",
     "seed": SEED,

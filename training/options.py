@@ -165,6 +165,11 @@ class RunOptions(CoreSizes):
             return shows_last_action(self.env)
         return self.feed_last_action
 
+    @property
+    def fills_one_batch(self) -> bool:
+        """Whether a collection is one batch, so that lockstep learns with the acting weights."""
+        return self.num_envs == self.batch_size
+
     def environment_options(self) -> dict[str, Any]:
         """Return `env_options` as a dictionary, with the types that the environment declares.
 

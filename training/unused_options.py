@@ -61,9 +61,8 @@ def notes_on_options(options: RunOptions, before: RunOptions, schedule: Schedule
         )
     if options.bptt != "full" and options.bptt >= options.unroll_length:
         yield f"--bptt {options.bptt} has no effect: a rollout has {options.unroll_length} steps"
-    acts_with_learned_weights = schedule == "lockstep" and options.num_envs == options.batch_size
-    clips = OBJECTIVES[learner.objective].clips
-    if clips and acts_with_learned_weights and not learner.reuses_batches:
+    has_one_step = options.fills_one_batch and not learner.reuses_batches
+    if schedule == "lockstep" and has_one_step and OBJECTIVES[learner.objective].clips:
         yield (
             f"--objective {learner.objective} never clips the first gradient step on a batch, and "
             "each batch has only one: add --epochs or --minibatches"

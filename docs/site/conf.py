@@ -21,7 +21,7 @@ include_patterns = [
     "docs/*.md",
     "docs/*/*.md",
     "docs/results/*/README.md",
-    "docs/results/afternoon/trials.md",
+    "docs/results/*/trials.md",
     "docs/notebooks/*.ipynb",
     "kernels/*/backward.md",
 ]

@@ -187,9 +187,8 @@ def _restore(
 ) -> None:
     """Start all learners from the same state: the checkpoint, or the first learner's weights.
 
-    Only torch's random numbers differ.
-
-    Then begin the records: a new run gets its first checkpoint before it learns anything.
+    Only torch's random numbers differ between learners. Then begin the records: a new run gets its
+    first checkpoint before it learns anything.
     """
     newest = None
     if saved and records:

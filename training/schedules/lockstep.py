@@ -55,13 +55,9 @@ class LockstepPlan(Plan):
             streams=self.streams,
             of=self.options.num_envs,
             graphed=self.options.cuda_graphs,
-            values=self._acts_with_learned_weights() and objective.fixes_targets,
+            values=self.options.fills_one_batch and objective.fixes_targets,
             stages=stages,
         )
-
-    def _acts_with_learned_weights(self) -> bool:
-        """Return whether no other update comes between a rollout's collection and its update."""
-        return self.options.num_envs == self.options.batch_size
 
 
 class Lockstep:
