@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from fastweights.host import git_revision, processors
+from fastweights.host import code_revision, processors
 from fastweights.kernels.machinery import cpu_build
 
 
@@ -42,7 +42,7 @@ def describe(device: str = "cpu") -> dict[str, Any]:
 
 def _revision() -> str | None:
     """Return the commit of the code being measured; None outside a git checkout."""
-    git = git_revision()
+    git = code_revision()
     return git and git["commit"] + " and changes" * git["is_dirty"]
 
 

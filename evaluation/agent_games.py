@@ -13,7 +13,7 @@ from fastweights.evaluation.playing import GamePlan, keep, play, progress_bar
 from fastweights.evaluation.printed_tables import evaluation_table
 from fastweights.evaluation.rules import longest_test
 from fastweights.evaluation.score_summary import remarks
-from fastweights.host import UserError
+from fastweights.host import UserError, code_revision
 from fastweights.training import SavedAgent
 
 
@@ -39,6 +39,12 @@ def play_agent(
     """
     console, name = Console(), agent.games_folder.resolve().name
     limit = longest_test(agent.options, plan.protocol, plan.max_frames)
+    # Before the games, during which the code's revision may change.
+    origin = {
+        "checkpoint": agent.path.name,
+        "git": agent.payload.get("git"),
+        "evaluation_git": code_revision(),
+    }
     evaluations: dict[str, Evaluation] = {}
     unkept: Exception | None = None
     for mode in modes:
@@ -52,7 +58,7 @@ def play_agent(
         called = f"{name}, {which}"
         others[f"{agent.games_folder}, {which}" if called in others else called] = evaluation
         try:
-            path = keep(evaluation, agent.games_folder, agent.options, checkpoint=agent.path.name)
+            path = keep(evaluation, agent.games_folder, agent.options, **origin)
             console.print(f"episodes: {path}", soft_wrap=True)
         except (OSError, UserError) as error:  # raised after the table is shown
             unkept = error

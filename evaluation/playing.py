@@ -17,7 +17,7 @@ from fastweights.evaluation.evaluation_file import Evaluation, PlayedGame, write
 from fastweights.evaluation.games import Played, check_actions, play_games, score_modulus
 from fastweights.evaluation.player import ActionMode
 from fastweights.evaluation.rules import longest_test, rules_for_testing
-from fastweights.host import COUNT, NOT_NEGATIVE, ProgressDisplay, check_ranges, git_revision
+from fastweights.host import COUNT, NOT_NEGATIVE, ProgressDisplay, check_ranges, code_revision
 from fastweights.training import TEST_SEEDS, Rules, RunOptions, make_environments, trained_rules
 
 _MOST_AT_ONCE = 256  # environments in parallel
@@ -139,14 +139,16 @@ def environments_of_plan(
 
 
 def keep(evaluation: Evaluation, run: Path, trained: RunOptions, **about: object) -> Path:
-    """Store an evaluation in `run`, a run folder or its equivalent; return the JSON's path."""
+    """Store an evaluation in `run`, a run folder or its equivalent; return the JSON's path.
+
+    `about`: the agent's origin, where it differs from this process.
+    """
     path = run / "evaluations" / evaluation.file_name()
     evaluation.save(
         path,
         run=run.resolve().name,
         options=trained.to_dict(),
-        git=git_revision(),
-        **about,
+        **{"git": code_revision(), "evaluation_git": code_revision()} | about,
     )
     write_overview(run)
     return path

@@ -25,7 +25,7 @@ from fastweights.host import (
     read_object,
     without_new_folders,
 )
-from fastweights.records import read_meta
+from fastweights.records import current_options, read_meta
 
 
 class Run(ABC):
@@ -84,7 +84,7 @@ class Run(ABC):
         if not (self.begun or self.finished):
             return
         try:
-            different = self.differences(read_meta(self.path).get("args", {}))
+            different = self.differences(current_options(read_meta(self.path)))
         except UserError:
             raise
         except ValueError as error:

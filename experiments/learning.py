@@ -22,7 +22,7 @@ from fastweights.host import (
     Stages,
     StopRequests,
     UserError,
-    git_revision,
+    code_revision,
     profiled,
     typed_command,
     write_json,
@@ -116,10 +116,9 @@ class Learning:
             UserError: a loss, gradient or weight is not finite, or a file cannot be written; one
                 line.
         """
-        git = git_revision()
 
         def payload() -> dict[str, Any]:
-            return self.pack() | {"git": git}
+            return self.pack() | {"git": code_revision()}
 
         first = None if self.trainer.updates else payload()
         if self.records:

@@ -10,6 +10,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,16 @@ def slurm_job() -> dict[str, str] | None:
     return given if "job_id" in given else None
 
 
-def git_revision(folder: Path = _REPOSITORY) -> dict[str, Any] | None:
+@cache
+def code_revision() -> dict[str, Any] | None:
+    """Return `git_revision` of this code when the process first asked for it.
+
+    Commits made while a run goes on do not change the code that it runs.
+    """
+    return git_revision(_REPOSITORY)
+
+
+def git_revision(folder: Path) -> dict[str, Any] | None:
     """Return `commit`, `branch` (None if detached) and `is_dirty` of the repository at `folder`.
 
     None if `folder` is not a repository's root: the commit would be wrong for a package installed

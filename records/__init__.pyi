@@ -20,6 +20,7 @@ from .run_folder import RunFolder as RunFolder
 from .run_folder import RunFolderError as RunFolderError
 from .run_folder import check_new_run as check_new_run
 from .run_folder import claim_xpid as claim_xpid
+from .run_folder import current_options as current_options
 from .run_folder import read_meta as read_meta
 from .run_folder import resolved_run as resolved_run
 from .run_folder import runs_near as runs_near

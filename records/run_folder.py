@@ -25,11 +25,11 @@ from fastweights.host import (
     UserError,
     check_all_contained,
     check_contained,
+    code_revision,
     command_line,
     describe_os_error,
     environment_variables,
     expanded,
-    git_revision,
     machine,
     nearest_name,
     read_object,
@@ -118,6 +118,14 @@ def read_meta(path: Path) -> dict[str, Any]:
     if not isinstance(meta.get("args", {}), dict):
         raise RunFolderError(f"{path / 'meta.json'} is damaged: its args are not options")
     return meta
+
+
+def current_options(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with which the run was last started or resumed, from its `meta.json`."""
+    resumed = meta.get("resumed")
+    last = resumed[-1] if isinstance(resumed, list) and resumed else None
+    changed = last.get("args") if isinstance(last, dict) else None
+    return (meta.get("args") or {}) | (changed if isinstance(changed, dict) else {})
 
 
 def resolved_run(path: Path) -> Path:
@@ -233,7 +241,7 @@ class RunFolder:
             if changed := _changed(config or {}, meta.get("args")):
                 again["args"] = changed
             before = meta["resumed"] if isinstance(meta.get("resumed"), list) else []
-            resumed = [*before, {**again, "git": git_revision()}]
+            resumed = [*before, {**again, "git": code_revision()}]
             meta.update(date_end=None, successful=False, resumed=resumed)
             return cls(path, lock, meta)
 
@@ -300,7 +308,7 @@ def _new_meta(xpid: str, config: dict[str, Any], network: dict[str, Any] | None)
         "date_end": None,
         "successful": False,
         "env": environment_variables(),
-        "git": git_revision(),
+        "git": code_revision(),
         "slurm": slurm_job(),
         "versions": versions(),
         "machine": machine(),

@@ -19,8 +19,8 @@ from torch import Tensor
 from fastweights.agents import Learner, Network, Rollout
 from fastweights.host import (
     UserError,
+    code_revision,
     describe_os_error,
-    git_revision,
     machine,
     versions,
     write_bytes,
@@ -79,7 +79,7 @@ def hash_conditions(options: RunOptions, device: torch.device, network: Network)
         network: the network with its initial weights. They are a condition if they come from
             another agent, because it may continue training.
     """
-    git, name = git_revision(), str(device)
+    git, name = code_revision(), str(device)
     if device.type == "cuda":
         name = f"{name} ({torch.cuda.get_device_name(device)})"
     given = {"init_from": digest(network.state_dict())} if options.init_from else {}

@@ -259,10 +259,14 @@ def _name_and_text(pair: str) -> tuple[str, str]:
     return name, text
 
 
-def changed_flags(saved: RunOptions, asked: RunOptions) -> list[str]:
-    """Return options in `asked` that a resumed run may not change: "--core rdn (was lstm)"."""
-    longer = ("total_steps",) if saved.learner.has_constant_rate else ()
-    return contradictions(_decided(saved), _decided(asked), (*CHANGEABLE_ON_RESUME, *longer))
+def changed_flags(saved: RunOptions, asked: RunOptions, *, shorter: bool = True) -> list[str]:
+    """Return options in `asked` that a resumed run may not change: "--core rdn (was lstm)".
+
+    A run with a constant learning rate may be lengthened and, if `shorter`, shortened.
+    """
+    may_differ = shorter or asked.learner.total_steps >= saved.learner.total_steps
+    length = ("total_steps",) if may_differ and saved.learner.has_constant_rate else ()
+    return contradictions(_decided(saved), _decided(asked), (*CHANGEABLE_ON_RESUME, *length))
 
 
 def _decided(options: RunOptions) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from fastweights.envs import resolve
 from fastweights.host import (
     check_contained,
     check_kept,
+    code_revision,
     expanded,
     flag,
-    git_revision,
     typed_command,
 )
 from fastweights.records import (
@@ -54,7 +54,7 @@ def pack(options: RunOptions, learner: Learner, stats: dict[str, Any]) -> dict[s
         },
         "stats": stats,
         "rng": {"torch": torch.get_rng_state()},
-        "git": git_revision(),
+        "git": code_revision(),
     }
 
 

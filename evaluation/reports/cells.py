@@ -40,8 +40,13 @@ def count(how_many: int, what: str) -> str:
 
 
 def revision(run: LoggedRun) -> str:
-    """Return the commit of a run."""
-    git = _part(run.meta, "git", dict)
+    """Return the commit of a run; `a, then b` if it was resumed at another one."""
+    resumed = [part for part in _part(run.meta, "resumed", list) if isinstance(part, dict)]
+    return ", then ".join(dict.fromkeys(_commit(part) for part in (run.meta, *resumed)))
+
+
+def _commit(begun: dict[str, Any]) -> str:
+    git = _part(begun, "git", dict)
     return (_part(git, "commit", str) or "-")[:9] + (" (changed)" if git.get("is_dirty") else "")
 
 

@@ -11,7 +11,7 @@ from fastweights.cores import CORES
 from fastweights.envs import Name, resolve, shows_last_action
 from fastweights.evaluation.evaluation_file import Evaluation, evaluations_in
 from fastweights.host import UserError, expanded, one_line, typed_command, typed_values
-from fastweights.records import read_logs, read_meta
+from fastweights.records import current_options, read_logs, read_meta
 from fastweights.training import CHANGEABLE_ON_RESUME, RunOptions, trained_rules
 
 _IDENTIFY = ("env", "protocol", "core", "seed")
@@ -35,8 +35,8 @@ class LoggedRun:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The run's options."""
-        return self.meta["args"]
+        """The run's options, as it was last resumed."""
+        return current_options(self.meta)
 
     @property
     def core(self) -> str:
@@ -110,9 +110,8 @@ def open_run(path: Path) -> LoggedRun:
     """
     path = expanded(path).resolve()
     meta = read_meta(path)
-    options = meta.get("args")
     try:
-        options = typed_values(RunOptions, {} if options is None else options)
+        options = typed_values(RunOptions, current_options(meta))
     except ValueError as error:
         raise UserError(f"{path / 'meta.json'} is damaged: {error}") from error
     missing = [name for name in _IDENTIFY if name not in options]

@@ -15,7 +15,7 @@ from fastweights.evaluation import (
 from fastweights.evaluation.reports import LoggedRun, column_numbers, cpu_minutes, open_run
 from fastweights.experiments.grid import Run, as_flags
 from fastweights.host import command_argv
-from fastweights.records import read_meta
+from fastweights.records import current_options, read_meta
 from fastweights.training import (
     RunOptions,
     changed_flags,
@@ -43,7 +43,11 @@ class AgentRun(Run):
 
     @property
     def trained(self) -> bool:
-        return self.begun and bool(read_meta(self.path)["successful"])
+        if not self.begun:
+            return False
+        meta = read_meta(self.path)
+        length = current_options(meta).get("total_steps", 0)
+        return bool(meta["successful"]) and length >= self.options.learner.total_steps
 
     @property
     def finished(self) -> bool:
@@ -68,7 +72,7 @@ class AgentRun(Run):
         return [*evaluate, *words, *module_arguments(self.options)]
 
     def differences(self, stored: dict[str, Any]) -> list[str]:
-        return changed_flags(RunOptions.from_dict(stored), self.options)
+        return changed_flags(RunOptions.from_dict(stored), self.options, shorter=False)
 
     def result(self) -> dict[str, Any]:
         """Return the measurements in training and test games, and the run's origin."""
@@ -76,7 +80,9 @@ class AgentRun(Run):
         tested = _tested(self._test_games()[-1]) if self._is_tested else {}
         trained = {"training": _trained(open_run(self.path))}
         provenance = {name: meta.get(name) for name in ("git", "versions", "machine")}
-        return tested | trained | {"options": meta["args"] | {"savedir": "runs"}} | provenance
+        return (
+            tested | trained | {"options": current_options(meta) | {"savedir": "runs"}} | provenance
+        )
 
     @property
     def _is_tested(self) -> bool:

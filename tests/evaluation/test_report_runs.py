@@ -2,10 +2,12 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from fastweights.evaluation.reports.cells import revision
 from fastweights.evaluation.reports.runs import grouped_runs, open_runs
 from fastweights.launch import report
 from fastweights.records import RunFolder
@@ -19,6 +21,10 @@ from tests.evaluation.report_pages import (
     words_of,
 )
 from tests.launch.test_bad_input import error_of
+
+
+def learning(changes: dict) -> dict:
+    return {"learner": replace(RunOptions().learner, **changes)}
 
 
 def changed(run: Path, path: Path, before: str, after: str) -> Path:
@@ -138,6 +144,31 @@ def test_a_seed_counts_once_with_its_longest_or_newest_run(tmp_path, capsys):
     logs.write_text(logs.read_text().replace(",256,", ",512,"))
     (group,) = grouped_runs(open_runs([*runs, copy]))
     assert [run.name for run in group.runs] == ["first", "other"]
+
+
+def test_a_run_that_was_lengthened_has_its_last_options(tmp_path):
+    """It is no further seed of the shorter runs, and equals one that was longer from the start."""
+    rate = {"final_learning_rate": 1e-3, "learning_rate": 1e-3}
+    short, long = ({**rate, "total_steps": steps} for steps in (128, 256))
+    runs = [short_run(tmp_path, "lengthened", **learning(short))]
+    RunFolder.open(runs[0], RunOptions(env="Pong", core="rdn", **learning(long)).to_dict()).finish()
+    runs += [short_run(tmp_path, "short", seed=2, **learning(short))]
+    runs += [short_run(tmp_path, "long", seed=3, **learning(long))]
+    found = grouped_runs(open_runs(runs))
+    assert {group.label: [run.name for run in group.runs] for group in found} == {
+        "rdn, total_steps 128": ["short"],
+        "rdn, total_steps 256": ["lengthened", "long"],
+    }
+
+
+def test_a_run_that_was_resumed_at_another_revision_has_both(tmp_path):
+    run = short_run(tmp_path, "run")
+    meta = json.loads((run / "meta.json").read_text())
+    first, second = ({"commit": letter * 40, "is_dirty": False} for letter in "ab")
+    again = [{"git": first}, {"git": second}, {"git": second}]
+    (run / "meta.json").write_text(json.dumps(meta | {"git": first, "resumed": again}))
+    (opened,) = open_runs([run])
+    assert revision(opened) == "aaaaaaaaa, then bbbbbbbbb"
 
 
 def test_an_environment_s_options_are_named_as_they_are_typed(runs, tmp_path):

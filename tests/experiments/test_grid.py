@@ -20,9 +20,10 @@ from fastweights.experiments.sequences import presets as sequence_presets
 from fastweights.experiments.sequences.options import SequenceOptions
 from fastweights.experiments.table import Table, each_seed, interval, mean_and_std, other
 from fastweights.host.errors import UserError
+from fastweights.host.provenance import code_revision
 from fastweights.launch import atari, evaluate
 from fastweights.launch.cli.atari_options import parse
-from fastweights.records import RunFolder
+from fastweights.records import RunFolder, load_checkpoint, save_checkpoint
 from fastweights.training.options import RunOptions
 from fastweights.training.presets import preset
 from tests.experiments.finished_runs import Finished
@@ -215,6 +216,19 @@ def test_missing_test_games_are_played_under_the_runs_own_limit(tmp_path):
     assert run.finished and run.result()["returns"] == own
 
 
+def test_games_of_an_older_agent_name_its_revision_and_that_of_the_player(tmp_path):
+    run = agent_with_tests(tmp_path)
+    assert atari.main(run.command()[2:]) == 0
+    shutil.rmtree(run.path / "evaluations")
+    older = {"commit": "a" * 40, "branch": "main", "is_dirty": False}
+    for path in (run.path / "model.tar", *run.path.glob("checkpoints/*.pt")):
+        save_checkpoint(load_checkpoint(path) | {"git": older}, path)
+    assert evaluate.main(run.command()[2:]) == 0
+    (path,) = run.path.glob("evaluations/step_*.json")
+    kept = json.loads(path.read_text())
+    assert (kept["git"], kept["evaluation_git"]) == (older, code_revision())
+
+
 def test_a_run_killed_after_its_last_checkpoint_is_tested_in_the_same_fill(forked_runs, tmp_path):
     """It needs two commands: one marks it finished, one plays its test games."""
     run = agent_with_tests(tmp_path)
@@ -225,6 +239,28 @@ def test_a_run_killed_after_its_last_checkpoint_is_tested_in_the_same_fill(forke
     (run.path / "meta.json").write_text(killed)
     grid = Grid("", cells(lambda seed: run, seed=(1,)), tmp_path)
     assert grid.fill(1) == {} and run.finished
+
+
+def test_a_shorter_run_is_no_result_of_a_longer_one_nor_the_reverse(forked_runs, tmp_path):
+    """With a constant learning rate a finished run may be lengthened."""
+    short = agent_with_tests(tmp_path)
+    learner = short.options.learner
+    constant = replace(learner, final_learning_rate=learner.learning_rate)
+    short = replace(short, options=replace(short.options, learner=constant))
+    longer = replace(constant, total_steps=100)
+    long = replace(short, options=replace(short.options, learner=longer))
+
+    def fill(run: AgentRun) -> tuple[dict, AgentRun]:
+        return Grid("", cells(lambda seed: run, seed=(1,)), tmp_path).fill(1), run.result()
+
+    failures, result = fill(short)
+    assert failures == {} and result["training"]["agent_steps"] == 40
+    assert not long.trained
+    failures, result = fill(long)
+    assert failures == {} and long.finished
+    assert (result["training"]["agent_steps"], result["options"]["total_steps"]) == (100, 100)
+    with pytest.raises(UserError, match=r"which has --total-steps 40 \(was 100\)"):
+        fill(short)
 
 
 def test_cells_are_every_combination_and_share_runs(tmp_path):

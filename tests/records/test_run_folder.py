@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -52,12 +53,29 @@ def test_meta_has_torchbeasts_keys_and_no_secrets(tmp_path, monkeypatch):
     datetime.datetime.strptime(meta["date_end"], "%Y-%m-%d %H:%M:%S.%f")
 
 
-def test_git_revision_is_this_repositorys(tmp_path):
-    def git(*arguments):
-        identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-        command = ["git", "-C", str(tmp_path), *identity, *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+def git_in(folder: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    command = ["git", "-C", str(folder), *identity, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
+
+def test_a_commit_does_not_change_the_code_that_runs(tmp_path, monkeypatch):
+    git = partial(git_in, tmp_path)
+    monkeypatch.setattr(provenance, "_REPOSITORY", tmp_path)
+    git("init")
+    git("commit", "--allow-empty", "-m", "First")
+    provenance.code_revision.cache_clear()
+    try:
+        begun = provenance.code_revision()
+        git("commit", "--allow-empty", "-m", "Second")
+        assert provenance.code_revision() == begun
+        assert begun["commit"] == git("rev-parse", "HEAD~1")
+    finally:
+        provenance.code_revision.cache_clear()
+
+
+def test_git_revision_is_this_repositorys(tmp_path):
+    git = partial(git_in, tmp_path)
     assert provenance.git_revision(tmp_path) is None
     git("init", "-b", "trunk")
     (tmp_path / "file").write_text("1")

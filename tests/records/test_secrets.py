@@ -63,4 +63,4 @@ def test_the_list_names_nothing_that_holds_a_secret():
 
 
 def test_the_revision_has_no_address():
-    assert set(provenance.git_revision() or ()) <= {"commit", "branch", "is_dirty"}
+    assert set(provenance.code_revision() or ()) <= {"commit", "branch", "is_dirty"}
