@@ -15,6 +15,7 @@ from fastweights.envs.accounting import Accounting
 from fastweights.envs.actions import action_format
 from fastweights.envs.checked import (
     CopiesLast,
+    WithoutInfo,
     check_outcomes,
     check_parts,
     checked,
@@ -214,6 +215,7 @@ def make_gymnasium(
     spec = copy.deepcopy(gymnasium.spec(gymnasium_id.rpartition(":")[2]))
     spec.disable_env_checker = True  # `Checked` has one-line errors, and lets any game be drawn
     vectorised = spec.entry_point is None
+    wrappers = [WithoutInfo, CopiesLast] if tell_cut_off else [WithoutInfo]
     try:
         check_kinds(gymnasium_id, display, options)
         if render:
@@ -226,7 +228,7 @@ def make_gymnasium(
                 num_envs,
                 vectorization_mode="vector_entry_point" if vectorised else "sync",
                 vector_kwargs=None if vectorised else {"autoreset_mode": AutoresetMode.SAME_STEP},
-                wrappers=[CopiesLast] if tell_cut_off and not vectorised else None,
+                wrappers=None if vectorised else wrappers,
                 **keywords,
             )
     except (TypeError, LookupError) as error:

@@ -32,6 +32,9 @@ class Checked(gymnasium.Wrapper):
     def __init__(self, env: gymnasium.Env, name: str):
         super().__init__(env)
         self._name = name
+        for space in ("observation_space", "action_space"):
+            if getattr(env, space, None) is None:
+                raise BrokenEnvironment(f"{name} has no {space}: set self.{space} in __init__")
         self._fits = _membership(env.observation_space)
         parameters = inspect.signature(env.reset).parameters
         takes_all = any(one.kind == one.VAR_KEYWORD for one in parameters.values())
@@ -100,6 +103,22 @@ class CopiesLast(gymnasium.Wrapper):
         if truncated:
             observation = copy.deepcopy(observation)
         return observation, reward, terminated, truncated, info
+
+
+class WithoutInfo(gymnasium.Wrapper):
+    """A wrapper that drops the info, which is not used here.
+
+    A vector environment would put each entry of all its games in one array, but valid games may
+    return entries whose shape or type varies, such as lists of legal moves.
+    """
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
+        """Reset the environment; see `gymnasium.Env.reset`."""
+        return self.env.reset(seed=seed, options=options)[0], {}
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
+        """Step the environment; see `gymnasium.Env.step`."""
+        return *self.env.step(action)[:4], {}
 
 
 def _array(value: Any) -> np.ndarray:

@@ -29,6 +29,7 @@ from .printed_tables import comparison_tables as comparison_tables
 from .printed_tables import core_table as core_table
 from .published_scores import PublishedScore as PublishedScore
 from .published_scores import read_rows as read_rows
+from .rules import longest_test as longest_test
 from .showcase import before_training as before_training
 from .showcase import show_trained as show_trained
 from .statistics import STATISTICS as STATISTICS

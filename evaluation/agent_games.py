@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from rich.console import Console
 
 from fastweights.evaluation.clips import ClipFormat, make_clip
 from fastweights.evaluation.evaluation_file import Evaluation
@@ -13,7 +12,7 @@ from fastweights.evaluation.playing import GamePlan, keep, play, progress_bar
 from fastweights.evaluation.printed_tables import evaluation_table
 from fastweights.evaluation.rules import longest_test
 from fastweights.evaluation.score_summary import remarks
-from fastweights.host import UserError, code_revision
+from fastweights.host import Console, UserError, code_revision
 from fastweights.training import SavedAgent
 
 

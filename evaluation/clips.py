@@ -82,7 +82,8 @@ def environments_to_film(agent: SavedAgent, plan: GamePlan) -> Environments:
 
 def clip_path(agent: SavedAgent, plan: GamePlan, action_mode: ActionMode, ending: str) -> Path:
     """Return a path in the run's folder `clips`, which is created if missing."""
-    changes = map(in_file_name, plan.env_options)
+    pairs = (option.partition("=") for option in plan.env_options)
+    changes = (in_file_name(name, value) for name, _, value in pairs)
     game = "_".join((plan.protocol, *changes, action_mode, f"seed{plan.seed}"))
     path = agent.games_folder / "clips" / f"step_{agent.step:012d}_{game}{ending}"
     path.parent.mkdir(parents=True, exist_ok=True)

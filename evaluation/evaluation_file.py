@@ -205,7 +205,7 @@ class Evaluation:
 
     def file_name(self) -> str:
         """The file's name: checkpoint, protocol and changes, limit, mode, number of games, seed."""
-        changes = [in_file_name(f"{name}-{v}") for name, v in self.changed_rules().items()]
+        changes = [in_file_name(name, v) for name, v in self.changed_rules().items()]
         count = f"{self.repeats}x{len(self.episodes) // self.repeats}"
         cap = () if self.max_frames is None else (f"cap{self.max_frames}",)
         parts = (self.protocol, *changes, *cap, self.action_mode, count, f"seed{self.seed}")

@@ -1,5 +1,6 @@
 """The rules of test games: a protocol's, except for what belongs to the agent or to its task."""
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -97,6 +98,13 @@ def changed_rules(protocol: str, rules: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def in_file_name(change: str) -> str:
-    """Return a change of rules, such as `noop_max-0`, in characters allowed in any file name."""
-    return re.sub(r"[^\w.-]+|_", "-", change).lower()
+def in_file_name(name: str, value: object) -> str:
+    """Return a change of rules, such as `noop-max-0`, in characters allowed in any file name.
+
+    A text with other characters, capitals among them, ends with digits of its hash, so that
+    different texts have different names.
+    """
+    said = re.sub(r"[^\w.-]+|_", "-", f"{name}-{value}").lower()
+    if isinstance(value, str) and re.search(r"[^a-z0-9.-]", value):
+        said += f"-{hashlib.sha256(value.encode()).hexdigest()[:6]}"
+    return said

@@ -7,7 +7,6 @@ from pathlib import Path
 import imageio.v3 as imageio
 import numpy as np
 import torch
-from rich.console import Console
 
 from fastweights.agents import Network
 from fastweights.evaluation.clips import make_clip
@@ -24,7 +23,7 @@ from fastweights.evaluation.training_tests import (
     play_games_of,
     shown,
 )
-from fastweights.host import choose_device
+from fastweights.host import Console, choose_device
 from fastweights.records import read_logs
 from fastweights.training import RunOptions, open_agent, trained_rules
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rich.console import Console
-
 from fastweights.experiments.jobs import STOPPED, Job, SideBySide, names, report
 from fastweights.host import (
+    Console,
     FolderLock,
     Interrupted,
     UserError,

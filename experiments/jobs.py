@@ -15,10 +15,9 @@ from subprocess import DEVNULL, STDOUT, Popen
 from types import FrameType
 from typing import NamedTuple
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from fastweights.host import EXIT_CODE, Interrupted, one_line, stop_signals
+from fastweights.host import EXIT_CODE, Console, Interrupted, one_line, stop_signals
 
 STOPPED = "stopped; its runs are saved, and the same command resumes them"
 _POLL = 0.1  # seconds

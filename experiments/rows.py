@@ -8,13 +8,14 @@ has neither a deviation nor an interval.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import isfinite
 from statistics import fmean, pstdev
 from typing import Any
 
 from fastweights.evaluation import PublishedScore, estimate, mean
 from fastweights.experiments.grid import Cell, Run
 
-# Computes a figure from labels and a run's result; None if the run has not measured it.
+# Computes a figure from labels and a run's result; None or not finite if it was not measured.
 Value = Callable[[dict[str, Any]], float | None]
 
 
@@ -120,7 +121,7 @@ def _row(
 
 def _measured(results: Mapping[int, dict[str, Any]], value: Value) -> dict[int, float]:
     found = {seed: value(result) for seed, result in results.items()}
-    return {seed: one for seed, one in found.items() if one is not None}
+    return {seed: one for seed, one in found.items() if one is not None and isfinite(one)}
 
 
 def _mean(values: Iterable[float]) -> float | None:

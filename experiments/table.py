@@ -8,13 +8,11 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean, pstdev
 
-from rich.console import Console
-
 from fastweights.evaluation import markdown_table, save_figure
 from fastweights.experiments.grid import Grid, rebuild
 from fastweights.experiments.pictures import rows_figure
 from fastweights.experiments.rows import Row, Value, rows_of
-from fastweights.host import UserError, did_you_mean, write_bytes, write_json
+from fastweights.host import Console, UserError, did_you_mean, write_bytes, write_json
 
 Column = Callable[[Row], str]
 

@@ -47,6 +47,7 @@ from .names import one_of as one_of
 from .names import unknown_name as unknown_name
 from .parsing_errors import in_one_line as in_one_line
 from .profiling import profiled as profiled
+from .progress import Console as Console
 from .progress import ProgressDisplay as ProgressDisplay
 from .provenance import code_revision as code_revision
 from .provenance import command_line as command_line

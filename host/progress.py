@@ -8,13 +8,17 @@ A display never ends a run. If a terminal fails (closed, very narrow, unable to 
 plain lines replace the bar; if these fail, too, the display is silent.
 """
 
+import contextlib
+import os
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Self, TextIO
 
-from rich.console import Console, Group
+import rich.console
+from rich.console import Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
@@ -42,12 +46,14 @@ _PLAIN_INTERVAL = 10.0  # seconds between plain lines
 _REDRAW_INTERVAL = 0.1  # seconds
 
 
-class _Console(Console):
-    """A console that raises on a broken pipe; rich's console would end the process."""
+class Console(rich.console.Console):
+    """A console that is quiet once its pipe is closed; rich's console would end the process."""
 
     def on_broken_pipe(self) -> None:
+        """Send the rest to the null device, so that Python's last flush does not fail, either."""
         self.quiet = True
-        raise BrokenPipeError
+        with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("w") as null:
+            os.dup2(null.fileno(), self.file.fileno())
 
 
 class ProgressDisplay:
@@ -81,7 +87,7 @@ class ProgressDisplay:
     def __enter__(self) -> Self:
         self._stream = self._stream or sys.stdout
         try:
-            console = _Console(file=self._stream)
+            console = Console(file=self._stream)
             if console.is_terminal and not console.is_dumb_terminal:
                 # Refreshed by `update`, to avoid another thread beside the learner.
                 self._live = Live(console=console, auto_refresh=False, transient=False)

@@ -46,6 +46,11 @@ class StopRequests:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    @property
+    def requested(self) -> bool:
+        """Whether a signal has arrived that `check` has not raised yet."""
+        return self._noted != 0
+
     def check(self) -> None:
         """Raise `Interrupted`, once, if a signal has arrived."""
         if number := self._noted:

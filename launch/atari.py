@@ -9,12 +9,11 @@ from pathlib import Path
 
 if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from fastweights.host import run_command
+    from fastweights.host import Console, run_command
 
     sys.path.pop(0)  # the folders beside the package are not packages
     sys.exit(run_command(Path(__file__).stem))
 
-from rich.console import Console
 
 from fastweights import envs
 from fastweights.evaluation import core_table

@@ -18,7 +18,6 @@ if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.exit(run_command(Path(__file__).stem))
 
 import tyro
-from rich.console import Console
 
 from fastweights.evaluation import (
     ActionMode,
@@ -32,6 +31,7 @@ from fastweights.evaluation import (
     play_agent,
 )
 from fastweights.host import (
+    Console,
     choose_device,
     compute_exactly,
     expanded,

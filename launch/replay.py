@@ -19,10 +19,10 @@ if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.exit(run_command(Path(__file__).stem))
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 
 from fastweights.host import (
+    Console,
     ProgressDisplay,
     Stages,
     one_line_errors,

@@ -17,7 +17,6 @@ if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.exit(run_command(Path(__file__).stem))
 
 import tyro
-from rich.console import Console
 
 from fastweights.cores import CORES
 from fastweights.evaluation.reports import (
@@ -28,6 +27,7 @@ from fastweights.evaluation.reports import (
     write_report,
 )
 from fastweights.host import (
+    Console,
     expanded,
     make_folder,
     one_line,

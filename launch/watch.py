@@ -5,8 +5,9 @@ For example: `python launch/watch.py RUN`.
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -17,8 +18,8 @@ if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.pop(0)  # the folders beside the package are not packages
     sys.exit(run_command(Path(__file__).stem))
 
+import numpy as np
 import tyro
-from rich.console import Console
 
 from fastweights.evaluation import (
     ActionMode,
@@ -26,10 +27,14 @@ from fastweights.evaluation import (
     check_actions,
     clip_path,
     environments_to_film,
+    longest_test,
     write_clip,
 )
 from fastweights.evaluation.films import episode, film_title, filmed, show_pictures
 from fastweights.host import (
+    Console,
+    Interrupted,
+    StopRequests,
     choose_device,
     compute_exactly,
     expanded,
@@ -56,7 +61,8 @@ class WatchOptions(Named):
     live: bool = False
     """Show the film in a window instead of writing it, at the game's normal speed."""
     frames: int | None = None
-    """Maximum number of film frames, one per agent step (default: the whole episode)."""
+    """Maximum number of film frames, one per agent step (default: the whole episode, as far as
+    evaluate would play it)."""
     seconds: float | None = None
     """Maximum length of the film in seconds (default: the whole episode)."""
     protocol: str = "trained"
@@ -98,16 +104,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for warning in agent.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     fps = environments.steps_per_second
+    longest = longest_test(agent.options, options.protocol)
     played = episode(agent, environments, options.action_mode, options.seed, device)
-    pictures = filmed(agent, environments, played, _limit(options, fps))
-    if options.live:
-        show_pictures(pictures, film_title(agent), fps)
-    else:
-        out = expanded(options.out) if options.out else None
-        path = out or clip_path(agent, options.game, options.action_mode, "_memory.mp4")
-        Console().print(f"film: {write_clip(pictures, path, fps)}", soft_wrap=True)
-    environments.close()
+    played = islice(played, longest and longest // environments.frames_per_step)
+    with StopRequests() as stop:
+        pictures = until_stopped(filmed(agent, environments, played, _limit(options, fps)), stop)
+        if options.live:
+            show_pictures(pictures, film_title(agent), fps)
+        else:
+            out = expanded(options.out) if options.out else None
+            path = out or clip_path(agent, options.game, options.action_mode, "_memory.mp4")
+            Console().print(f"film: {write_clip(pictures, path, fps)}", soft_wrap=True)
+        environments.close()
+        try:
+            stop.check()
+        except Interrupted as interrupted:
+            return 128 + interrupted.signal_number
     return 0
+
+
+def until_stopped(pictures: Iterator[np.ndarray], stop: StopRequests) -> Iterator[np.ndarray]:
+    """Yield pictures until a stop is requested, so that what was filmed by then is kept."""
+    for picture in pictures:
+        yield picture
+        if stop.requested:
+            return
 
 
 def check(options: WatchOptions) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from fastweights.evaluation import (
     BLUE,
@@ -22,7 +21,7 @@ from fastweights.experiments.formal_languages.states import (
 )
 from fastweights.experiments.formal_languages.trace import Trace, trace, write_csv
 from fastweights.experiments.sequences.saved import open_sequence_model
-from fastweights.host import user_input
+from fastweights.host import Console, user_input
 
 _MOST_LINES = 7  # strengths and gates; more are drawn as rows of a heat map
 _MOST_LETTERS = 120  # maximum letters of words, with spaces, along an axis without rotation

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, Generic
 
 import tyro
-from rich.console import Console
 
 from fastweights.cores import import_core
 from fastweights.experiments import (
@@ -30,6 +29,7 @@ from fastweights.experiments import (
     with_files,
 )
 from fastweights.host import (
+    Console,
     UserError,
     check_kept,
     expanded,

@@ -14,7 +14,7 @@ from gymnasium.spaces import (
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from fastweights import envs
-from fastweights.envs import Episode, GymnasiumEnvironments, NoPictures
+from fastweights.envs import BrokenEnvironment, Episode, GymnasiumEnvironments, NoPictures
 from fastweights.envs.observations import frame_format
 
 
@@ -119,6 +119,41 @@ def test_actions_that_do_not_start_at_zero():
         first_action=5,
         look=lambda hwc: hwc.transpose(2, 0, 1),
     )
+
+
+@pytest.mark.parametrize("tell_cut_off", [False, True])
+@pytest.mark.parametrize(
+    "told",
+    [
+        lambda time: {"legal_moves": np.arange(1 + time)},
+        lambda time: {"goal": time if time % 2 else None},
+    ],
+    ids=["shape", "type"],
+)
+def test_a_game_may_tell_what_varies(told, tell_cut_off):
+    class Tells(Show):
+        def step(self, action):
+            return *super().step(action)[:4], told(self.time + int(action))
+
+        def reset(self, **how):
+            return super().reset(**how)[0], told(0)
+
+    gymnasium.registry[SHOW].entry_point = Tells
+    environments = envs.make(SHOW, 2, seed=7, tell_cut_off=tell_cut_off)
+    actions = np.random.default_rng(0).integers(0, 3, (30, 2))
+    check_against_direct(environments, Tells, actions, look=lambda hwc: hwc.transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("space", ["observation_space", "action_space"])
+def test_a_game_without_a_space_is_named(space):
+    class Lacks(Show):
+        def __init__(self, **options):
+            super().__init__()
+            delattr(self, space)
+
+    gymnasium.registry[SHOW].entry_point = Lacks
+    with pytest.raises(BrokenEnvironment, match=f"^{SHOW} has no {space}: set self.{space} in"):
+        envs.make(SHOW, 2)
 
 
 def test_a_module_is_imported_for_its_registrations(tmp_path, monkeypatch):

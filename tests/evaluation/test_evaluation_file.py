@@ -193,8 +193,12 @@ def test_games_under_changed_rules_have_a_file_of_their_own():
     machado = evaluation(*PLAIN, rules=rules, protocol="machado").changed_rules()
     assert machado == {"noop_max": 30}
     assert evaluation(*PLAIN, rules=rules, protocol="mine").changed_rules() == {}
-    text = evaluation(*PLAIN, changed_options={"map_name": "../Maps/8 x 8"}).file_name()
-    assert "_full-game_map-name-..-maps-8-x-8_argmax_" in text
+    texts = ("../Maps/8 x 8", "../maps/8 x 8", "..-maps-8-x-8")
+    changed = [evaluation(*PLAIN, changed_options={"map_name": text}) for text in texts]
+    names = [one.file_name() for one in changed]
+    assert all("_full-game_map-name-..-maps-8-x-8" in name for name in names)
+    assert "-8-x-8_argmax_" in names[2] and len(set(names)) == 3
+    assert set("/ ").isdisjoint("".join(names))
 
 
 def test_the_overview_has_a_row_an_evaluation_in_order(tmp_path):

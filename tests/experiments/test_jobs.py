@@ -9,10 +9,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from rich.console import Console
 
 from fastweights.experiments.grid import Cell, Grid, Run, rebuild
 from fastweights.experiments.jobs import Job, SideBySide, names
+from fastweights.host.progress import Console
 from fastweights.host.stopping import Interrupted
 
 SAYS = "import sys; print('so far'); sys.stderr.write('error: {}\\n'); print(' '); sys.exit(2)"
@@ -46,6 +46,17 @@ def test_failures_are_one_line_each_and_the_others_go_on(tmp_path, capsys):
     assert "failed a: full disk; running:" in said and "finished good" in said
     assert "done; running" not in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.out", "b.out", "c.out", "d.out"]
+
+
+def test_runs_go_on_if_nobody_reads_what_is_said(tmp_path):
+    """As after the end of `head`, to which a table's output was piped."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    with os.fdopen(writes, "w") as closed:
+        side_by_side = SideBySide(1, tmp_path, Console(file=closed))
+        side_by_side.run([job(name, f"open({str(tmp_path / name)!r}, 'w')") for name in "ab"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+    assert not side_by_side.failures
 
 
 def test_the_output_of_an_earlier_process_stays_and_is_no_reason(tmp_path):
