@@ -9,7 +9,7 @@ from pathlib import Path
 
 if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from fastweights.host import Console, run_command
+    from fastweights.host import run_command
 
     sys.path.pop(0)  # the folders beside the package are not packages
     sys.exit(run_command(Path(__file__).stem))
@@ -18,7 +18,7 @@ if __name__ == "__main__":  # this checkout's code, whatever is installed
 from fastweights import envs
 from fastweights.evaluation import core_table
 from fastweights.experiments import close_agent, run_agent
-from fastweights.host import one_line_errors, user_input
+from fastweights.host import Console, one_line_errors, user_input
 from fastweights.launch.cli.atari_options import CommandLine, parse, peek
 from fastweights.launch.cli.resuming import saved_run
 from fastweights.launch.cli.torchbeast_flags import translate
