@@ -6,7 +6,7 @@ Source: Irie et al. 2023, Table 3.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -133,8 +133,7 @@ def _selecting(splits: Sequence[str], labels_and_result: Mapping[str, Any]) -> f
 
 
 def _write(grid: Grid, selecting: Sequence[str], out: Path, failures: Mapping[str, str]) -> None:
-    rows = rows_of(grid.cells, failures, partial(_selecting, selecting))
-    rows.sort(key=lambda row: -1 if row.mean is None else row.mean, reverse=True)
+    rows = ranked(rows_of(grid.cells, failures, partial(_selecting, selecting)))
     columns = {
         "setting": label("setting"),
         "held out" if selecting == ("valid",) else "both bins": mean_and_std,
@@ -147,6 +146,15 @@ def _write(grid: Grid, selecting: Sequence[str], out: Path, failures: Mapping[st
     write_json(out / "results.json", results)
     shown = [replace(row, labels={"setting": str(row.labels["setting"])}) for row in rows]
     Table(columns=columns, title=grid.title, note=_baselines(results)).write(shown, out / "search")
+
+
+def ranked(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows, best mean first; those with failed seeds, whose means lack these, last."""
+
+    def key(row: Row) -> tuple[bool, float]:
+        return not row.failed, -1.0 if row.mean is None else row.mean
+
+    return sorted(rows, key=key, reverse=True)
 
 
 def _split(split: str, row: Row) -> str:

@@ -102,6 +102,21 @@ def test_a_search_writes_each_setting_with_its_seeds(tmp_path, monkeypatch, caps
     assert "| setting | both bins | each seed |" in (out.with_name(name) / "search.md").read_text()
 
 
+def test_a_setting_with_failed_seeds_ranks_behind_those_without():
+    def row(*values: float, failed: int = 0) -> Row:
+        seeds = range(len(values) + failed)
+        return Row(
+            labels={},
+            seeds=seeds,
+            values=dict(enumerate(values)),
+            failed=[*seeds][len(values) :],
+        )
+
+    best, second = row(90.0, 90.0, 90.0), row(80.0, 90.0, 80.0)
+    lucky, none, open_ = row(100.0, failed=2), row(failed=3), row()
+    assert search.ranked([lucky, none, second, open_, best]) == [best, second, open_, lucky, none]
+
+
 def test_figure_8_has_every_length_of_a_run(tmp_path, monkeypatch):
     sizes = {"train_size": 32, "valid_size": 4, "test_size": 4}
     monkeypatch.setitem(lengths.SIZES, "small", (1, sizes))
