@@ -49,6 +49,7 @@ from .parsing_errors import in_one_line as in_one_line
 from .profiling import profiled as profiled
 from .progress import Console as Console
 from .progress import ProgressDisplay as ProgressDisplay
+from .progress import discard as discard
 from .provenance import code_revision as code_revision
 from .provenance import command_line as command_line
 from .provenance import environment_variables as environment_variables

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import IO, Any, Self, TextIO
 
 import rich.console
 from rich.console import Group
@@ -46,14 +46,19 @@ _PLAIN_INTERVAL = 10.0  # seconds between plain lines
 _REDRAW_INTERVAL = 0.1  # seconds
 
 
+def discard(stream: IO[str]) -> None:
+    """Send a stream whose pipe is closed to the null device, so that its last flush succeeds."""
+    with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("w") as null:
+        os.dup2(null.fileno(), stream.fileno())
+
+
 class Console(rich.console.Console):
     """A console that is quiet once its pipe is closed; rich's console would end the process."""
 
     def on_broken_pipe(self) -> None:
-        """Send the rest to the null device, so that Python's last flush does not fail, either."""
+        """Print nothing from now on."""
         self.quiet = True
-        with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("w") as null:
-            os.dup2(null.fileno(), self.file.fileno())
+        discard(self.file)
 
 
 class ProgressDisplay:

@@ -31,9 +31,10 @@ PUBLISHED_BLOCKS = {"srwm": {"norm": "legacy_raw"}}
 # Epochs of `small`. Recurrent fast weights get many, because they find weights that generalise
 # beyond the trained lengths only by chance.
 EPOCHS, MANY_EPOCHS = 48, 80
-# Languages with one answer per string provide little signal: at the published rate, even an LSTM
-# stays at chance on even pairs. With batches of similar lengths, some hold only short strings.
-FASTEST_WITH_ONE_ANSWER = 3e-3
+# Languages with questions, most of which have one answer per string, provide little signal: at the
+# published rate, even an LSTM stays at chance on even pairs. With batches of similar lengths, some
+# hold only short strings.
+FASTEST_WITH_QUESTIONS = 3e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +90,7 @@ def small(core: str, task: Language) -> SequenceOptions[Language]:
     training = {"epochs": epochs, "clip": 0.1, "average": 0.99}
     if task.asks:
         rate = configuration(task.name, core).learning_rate
-        training["learning_rate"] = min(rate, FASTEST_WITH_ONE_ANSWER)
+        training["learning_rate"] = min(rate, FASTEST_WITH_QUESTIONS)
         training["similar_lengths"] = True
     return _options(core, task, MAPS.get(core, {}), training, **sizes)
 

@@ -109,6 +109,11 @@ def evaluate_model(saved: SavedModel, asked: LanguageEvaluation) -> int:
     changes = {"data": asked.data or options.data, "cache": asked.cache or options.cache}
     text = text_of(replace(options, **changes))
     check_fits(text, saved.vocabulary, saved.folder)
+    if not asked.data and saved.payload.get("text", text.digest) != text.digest:
+        raise UserError(
+            f"{text.place} has changed since {saved.folder} was trained on it, so its splits may "
+            "contain text of the others: to evaluate on it nevertheless, name it with --data"
+        )
     window = asked.window or options.trainer.span
     protocols = asked.protocols(window, options.trainer.full_context)
     with user_input():
@@ -127,7 +132,7 @@ def evaluate_model(saved: SavedModel, asked: LanguageEvaluation) -> int:
             print(f"{split}, {protocol}: {measures} ({found.predictions:,} predictions)")
             content = {"split": split, "protocol": str(protocol), "precision": precision.name}
             content |= found._asdict()
-            _keep(saved, text, asked, f"{split}_{protocol}", content)
+            _keep(saved, text, f"{split}_{protocol}", content)
     if asked.by_position:
         _by_position(saved, text, window, asked, precision)
     return 0
@@ -148,22 +153,19 @@ def _by_position(
     content["precision"] = precision.name
     name = f"by_position_{asked.split}_{asked.context}"
     name += f"_window_{asked.window}" if asked.window else ""
-    path = _keep(saved, text, asked, name, content)
+    path = _keep(saved, text, name, content)
     picture = path.with_suffix(".png")
     title = f"{saved.options.core}, {saved.step:,} updates"
     save_figure(position_figure(curves, saved.options.trainer.span, title), picture)
     print(f"picture: {picture}")
 
 
-def _keep(
-    saved: SavedModel, text: Corpus, asked: LanguageEvaluation, name: str, content: dict[str, Any]
-) -> Path:
-    """Write an evaluation; if --data is given, the file name includes part of the text's digest."""
+def _keep(saved: SavedModel, text: Corpus, name: str, content: dict[str, Any]) -> Path:
+    """Write an evaluation; the file name includes part of the text's digest."""
     facts = {"update": saved.step, "text": text.digest, "unit": text.vocabulary.kind}
     name = name.replace(", ", "_").replace(" ", "-")
-    if asked.data:
-        name += f"_text-{text.digest[:8]}"
-    path = saved.folder / FOLDER / f"update_{saved.step:09d}_{name}.json"
+    file = f"update_{saved.step:09d}_{name}_text-{text.digest[:8]}.json"
+    path = saved.folder / FOLDER / file
     try:
         path.parent.mkdir(exist_ok=True)
         write_json(path, facts | content)

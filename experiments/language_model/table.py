@@ -60,11 +60,12 @@ def make_language_table(
     folder = expanded(asked.runs).resolve() / f"language-{preset_name}{_shortened(asked)}"
     with user_input():
         wanted = _wanted(figures(table), asked)
+        changes = {**changes, "cache": changes.get("cache") or folder / "texts"}
         options = [_options(figure, preset_name, asked, changes) for figure in wanted]
     text = text_of(options[0])  # errors in the text appear before hours of training
     # Seeds are the outer loop: an early stop leaves complete tables of fewer seeds.
     cells = [
-        Cell({**_labels(figure), "seed": seed}, _run(own, figure, seed, folder))
+        Cell({**_labels(figure), "seed": seed}, _run(own, figure, seed, folder, text))
         for seed in asked.seeds
         for figure, own in zip(wanted, options, strict=True)
     ]
@@ -91,10 +92,11 @@ def _options(
     return replace(options, trainer=trainer)
 
 
-def _run(options: LanguageOptions, figure: Figure, seed: int, folder: Path) -> LanguageRun:
-    cache = options.cache or folder / "texts"
-    named = {"savedir": folder, "xpid": f"{figure.name}-seed{seed}", "cache": cache}
-    return LanguageRun(replace(options, seed=seed, **named))
+def _run(
+    options: LanguageOptions, figure: Figure, seed: int, folder: Path, text: Corpus
+) -> LanguageRun:
+    named = {"savedir": folder, "xpid": f"{figure.name}-seed{seed}"}
+    return LanguageRun(replace(options, seed=seed, **named), text.digest)
 
 
 def _labels(figure: Figure) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class SequenceOptions(LearningOptions, Generic[Question]):
     """Number of strings per size in --test-lengths."""
     legacy_selection: bool = False
     """Formal languages: let Bin0 and Bin1 themselves select the weights and end training, as in the
-    published code."""
+    published code, which counts whole strings only, however."""
     data_seed: int = 1
     """Seed for generating the sequences."""
 

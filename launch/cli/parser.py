@@ -2,7 +2,6 @@
 
 import argparse
 import io
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
@@ -19,6 +18,7 @@ from fastweights.host import (
     UserError,
     check_given_once,
     did_you_mean,
+    discard,
     flag,
     flags,
     help_asked_for,
@@ -102,7 +102,7 @@ def _print(text: str) -> None:
     try:
         print(text, flush=True)
     except BrokenPipeError:  # `--help | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
 
 
 def count(text: str) -> int:

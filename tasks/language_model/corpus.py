@@ -10,8 +10,8 @@ Either is rebuilt. If two processes need the same folder, one builds it while th
 Memory holds the vocabulary and one line, however long the text is.
 """
 
-import codecs
 import hashlib
+import io
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -67,7 +67,7 @@ class CutOptions:
         """Raise a one-line `ValueError` for an invalid value."""
         one_of("--vocabulary", self.vocabulary, KINDS)
         try:
-            codecs.lookup(self.encoding)
+            io.TextIOWrapper(io.BytesIO(), encoding=self.encoding)  # only text encodings
         except (LookupError, ValueError) as error:
             raise ValueError(
                 f"--encoding {self.encoding!r} is unknown: choose one of Python's, such as utf-8, "

@@ -4,6 +4,7 @@ Nothing is unpacked to disk. Memory holds one line or one batch of rows.
 """
 
 import io
+import lzma
 import tarfile
 import zipfile
 import zlib
@@ -20,7 +21,10 @@ CHUNK = 2**20  # bytes
 NEED_PYARROW = "pip install 'pyarrow>=17,<24', or export the text to plain files"
 _ROWS = 10_000  # rows of a table per read
 _ENCRYPTED = 1  # flag bit of a zip archive member
-_DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, NotImplementedError)
+_DAMAGE = (
+    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError),
+    *(EOFError, NotImplementedError),
+)
 
 
 class Part(ABC):
@@ -133,9 +137,22 @@ def members(archive: Path) -> list[Stream]:
             if any(info.flag_bits & _ENCRYPTED for info in files):
                 raise UserError(f"{archive} is encrypted: unpack it, and name the folder")
             return [_zip_member(archive, info) for info in files]
-        with tarfile.open(archive) as opened:
+        with tarfile.open(archive, tarinfo=_Header) as opened:
             found = [member for member in opened if member.isfile()]
+            while opened.fileobj.read(CHUNK):  # a compressed archive ends with a checksum
+                pass
         return [_tar_member(archive, member.name, member.size) for member in found]
+
+
+class _Header(tarfile.TarInfo):
+    """A header that is refused if it is damaged; `tarfile` takes it for the archive's end."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> "_Header":
+        try:
+            return super().fromtarfile(archive)
+        except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError) as error:
+            raise tarfile.ReadError(str(error)) from error
 
 
 def _zip_member(archive: Path, info: zipfile.ZipInfo) -> Stream:
@@ -178,8 +195,9 @@ def readable(name: str, *kinds: type[Exception]) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except (*_DAMAGE, *kinds) as error:
+    except (*_DAMAGE, *kinds, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise UserError(f"cannot read {name} ({describe_os_error(error)})") from error
+        # bz2, gzip and pyarrow raise an `OSError` without a number for damaged content.
         reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(":")
         raise UserError(f"{name} is damaged ({reason}): download it again") from error
-    except OSError as error:
-        raise UserError(f"cannot read {name} ({describe_os_error(error)})") from error

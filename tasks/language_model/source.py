@@ -145,7 +145,7 @@ def _in_archive(path: Path, held_out: float) -> Source:
     found = members(path)
     if source := _by_name(str(path), found, PLAIN):
         return source
-    texts = [part for part in found if _is_text(part.name)]
+    texts = [part for part in found if _is_text(part.name.removeprefix(f"{path}/"))]
     if not texts:
         raise UserError(f"--data {path} has no text in it; {_expected()}")
     return cut(str(path), "texts in an archive", _shuffled(texts, path), held_out)
@@ -165,7 +165,8 @@ def _in_folder(path: Path, held_out: float) -> Source:
     archives = [file for file in sorted(path.iterdir()) if file.is_file() and _is_archive(file)]
     if len(archives) == 1:
         return _in_archive(archives[0], held_out)
-    texts = [of_file(file) for file in sorted(path.rglob("*")) if _is_text(file.name)]
+    within = ((file, str(file.relative_to(path))) for file in sorted(path.rglob("*")))
+    texts = [of_file(file) for file, name in within if _is_text(name) and file.is_file()]
     texts = [part for part in texts if part.size]
     if not texts:
         raise UserError(f"--data {path} has no text in it; {_expected()}")
@@ -200,7 +201,7 @@ def _by_name(place: str, found: Sequence[Part], forms: Mapping[str, str]) -> Sou
         depth: dict[str, int] = {}
         for part in sorted(found, key=lambda part: (part.name.count("/"), part.name)):
             match = re.fullmatch(pattern, part.name.rpartition("/")[2])
-            if match and _is_own(part.name):
+            if match and _is_own(part.name.removeprefix(f"{place}/")):
                 split = "valid" if match[1] == "validation" else match[1]
                 level = depth.setdefault(split, part.name.count("/"))
                 if level == part.name.count("/"):
@@ -252,8 +253,11 @@ def _is_text(name: str) -> bool:
 
 
 def _is_own(name: str) -> bool:
-    """Return whether the file is neither hidden nor added to the archive by macOS."""
-    return "__MACOSX" not in name and not name.rpartition("/")[2].startswith(".")
+    """Return whether a file in an archive or folder is neither hidden nor added by macOS.
+
+    Files in hidden folders are hidden, too. `name` is relative to the archive or folder.
+    """
+    return "__MACOSX" not in name and not any(part.startswith(".") for part in name.split("/"))
 
 
 def _expected() -> str:

@@ -60,7 +60,7 @@ def test_words_that_became_unknown_leave_no_bits_per_byte(tmp_path, capsys):
     assert "valid_bits_per_byte" not in read_logs(run)
     assert wikitext103.main(["export", str(run), str(tmp_path / "out")]) == 0
     assert "| none: rare words are `<unk>` |" in (tmp_path / "out" / "README.md").read_text()
-    assert LanguageRun(options_of(run)).result()["test"] == result["test"]
+    assert LanguageRun(options_of(run), "").result()["test"] == result["test"]
     (ngram,) = smoothed_ngrams(text_of(options_of(run)))
     assert (ngram.valid, ngram.test) == (None, None)
     assert "no bits per byte, because words became <unk>" in ngram.said()

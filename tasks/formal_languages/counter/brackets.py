@@ -21,9 +21,10 @@ def grammar_string(random: Random, longest: int, pairs: tuple[str, ...] = ROUND)
 def nested(random: Random, low: int, high: int, pairs: tuple[str, ...] = ROUND) -> str:
     """Return a string of `low` to `high` symbols, from the grammar if it yields one often enough.
 
-    Otherwise all even lengths in the range are equally likely, and so are all strings of a length.
+    Otherwise, and for a single length, all even lengths in the range are equally likely, and so are
+    all strings of a length.
     """
-    if high <= LONGEST_GRAMMAR_STRING:
+    if low < high <= LONGEST_GRAMMAR_STRING:
         for _ in range(_DRAWS):
             string = grammar_string(random, high, pairs)
             if low <= len(string):

@@ -5,7 +5,8 @@
 
 A string is a prefix of a Dyck-1 string, one reset, and a Dyck-1 string. As in the published
 generator, the largest size bounds each Dyck-1 string, so the whole is up to twice as long. The
-smallest size bounds the whole or, if the largest is above 400, each Dyck-1 string.
+smallest size bounds the whole or, for a single size or a largest size above 400, each Dyck-1
+string.
 Source: Irie et al. 2023, section 4.2; Bhattamishra et al. 2020.
 """
 
@@ -41,7 +42,7 @@ class ResetDyck1(Language):
         return state, "1" if state else "0"
 
     def string(self, random: Random, low: int, high: int) -> list[str]:
-        if high > LONGEST_GRAMMAR_STRING:
+        if low == high or high > LONGEST_GRAMMAR_STRING:
             whole, after = (nested(random, low, high) for _ in range(2))
             return [*whole[: random.randint(0, len(whole))], RESET, *after]
         while True:

@@ -220,6 +220,15 @@ def test_brackets_nest():
     assert {len(nested(random, 500, 506)) for _ in range(60)} == {500, 502, 504, 506}
 
 
+@pytest.mark.parametrize("name", ["dyck_1", "reset_dyck_1"])
+def test_a_long_string_of_one_length_is_not_searched_for(name, monkeypatch):
+    """Of the grammar's strings of up to 398 symbols, about one in 10,000 has exactly 398."""
+    monkeypatch.delattr("fastweights.tasks.formal_languages.counter.brackets._grow")
+    language, random = LANGUAGES[name](), Random(1)
+    lengths = {len(language.string(random, 398, 398)) for _ in range(20)}
+    assert min(lengths) >= 398 and (max(lengths) == 398 or name == "reset_dyck_1")
+
+
 def grown(random: Random, outside: int, longest: int) -> str:
     """Return a string of the grammar as `brackets.py` states it, by recursion."""
     if outside >= longest:

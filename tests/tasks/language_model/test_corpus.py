@@ -180,6 +180,11 @@ def test_a_folder_of_texts_is_one_text(tmp_path):
     for number in range(20):
         (tmp_path / "text" / "deep" / f"{number}.md").write_text(f"word{number} " * 50 + "\n")
     (tmp_path / "text" / "picture.png").write_bytes(b"\x89PNG\xff")
+    for name in ("notes.txt", ".venv", "deep/.cache"):  # folders
+        (tmp_path / "text" / name).mkdir()
+        (tmp_path / "text" / name / ".hidden.md").write_text("hidden\n")
+    for name in (".venv", "deep/.cache"):
+        (tmp_path / "text" / name / "code.py").write_text("hidden\n")
     found = read(tmp_path / "text", tmp_path / "cache", held_out=0.1, min_count=1)
     every = Counter(w for split in SPLITS for line in lines_of(found, split) for w in line)
     assert every.total() == 1000
@@ -193,8 +198,9 @@ def test_other_encodings_are_read_when_named(tmp_path):
         read(tmp_path / "a.txt", tmp_path / "cache")
     found = read(tmp_path / "a.txt", tmp_path / "cache", encoding="latin-1")
     assert "caf\xe9" in found.vocabulary.types
-    with pytest.raises(ValueError, match="--encoding 'klingon' is unknown"):
-        CutOptions(encoding="klingon").check()
+    for name in ("klingon", "rot13", "zlib"):
+        with pytest.raises(ValueError, match=f"--encoding '{name}' is unknown"):
+            CutOptions(encoding=name).check()
     with pytest.raises(ValueError, match="known: words, bytes"):
         CutOptions(vocabulary="letters").check()
     with pytest.raises(ValueError, match="--min-count must be at least 1"):
