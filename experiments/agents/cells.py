@@ -80,9 +80,8 @@ class AgentRun(Run):
         tested = _tested(self._test_games()[-1]) if self._is_tested else {}
         trained = {"training": _trained(open_run(self.path))}
         provenance = {name: meta.get(name) for name in ("git", "versions", "machine")}
-        return (
-            tested | trained | {"options": current_options(meta) | {"savedir": "runs"}} | provenance
-        )
+        options = current_options(meta) | {"savedir": "runs"}
+        return tested | trained | {"options": options} | provenance
 
     @property
     def _is_tested(self) -> bool:
