@@ -51,6 +51,8 @@ def run_command(command: str, arguments: Sequence[str] | None = None) -> int:
     Call it before torch is imported. If a thread was left behind, the process ends here.
     """
     sleep_while_waiting()
+    # Python searches a script's folder first: `report.py` there must not hide a user's `report`.
+    sys.path[:] = [one for one in sys.path if not one or Path(one).resolve() != _SCRIPTS]
     main = import_module(f"fastweights.launch.{command}").main
     try:
         code = main(arguments)

@@ -22,7 +22,13 @@ from fastweights.host import Console, one_line_errors, user_input
 from fastweights.launch.cli.atari_options import CommandLine, parse, peek
 from fastweights.launch.cli.resuming import saved_run
 from fastweights.launch.cli.torchbeast_flags import translate
-from fastweights.training import as_resumed, check_unfinished, has_finished
+from fastweights.training import (
+    as_resumed,
+    check_cluster,
+    check_unfinished,
+    has_finished,
+    without_cluster,
+)
 
 
 @one_line_errors
@@ -32,8 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with user_input():
         known = peek(arguments)
         saved = saved_run(known)
-        command = parse(arguments, saved.options if saved else None)
+        command = parse(arguments, without_cluster(saved.options) if saved else None)
         if saved:
+            check_cluster(saved, command.run)
             as_resumed(saved, command.run)  # checked before anything is printed
             if known.preset is not None:  # --auto-resume would not check the preset otherwise
                 as_resumed(saved, parse(arguments).run)

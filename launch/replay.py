@@ -45,6 +45,7 @@ from fastweights.training import (
     replay_updates,
     replay_verdict,
     take_weights,
+    with_init_from,
 )
 
 DIFFERENT = 1  # exit code
@@ -62,6 +63,8 @@ class ReplayOptions(Named):
     """Run folder of an agent."""
     updates: int | None = None
     """Number of updates to re-run, counted from the first (default: all recorded)."""
+    init_from: Path | None = None
+    """The run whose weights this run began with, if it did (its own option --init-from)."""
 
 
 @one_line_errors
@@ -76,6 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         recorded, options = read_hashes_of(run)
         check_module(options, asked.env, run)
         asked.check({run: options})
+        options = with_init_from(options, asked.init_from, run)
         expected = first_updates(recorded, asked.updates)
         options, plan = plan_for(options)
     stages = Stages("learner")

@@ -5,7 +5,7 @@ For example: `python launch/watch.py RUN`.
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,7 +18,6 @@ if __name__ == "__main__":  # this checkout's code, whatever is installed
     sys.path.pop(0)  # the folders beside the package are not packages
     sys.exit(run_command(Path(__file__).stem))
 
-import numpy as np
 import tyro
 
 from fastweights.evaluation import (
@@ -30,7 +29,13 @@ from fastweights.evaluation import (
     longest_test,
     write_clip,
 )
-from fastweights.evaluation.films import episode, film_title, filmed, show_pictures
+from fastweights.evaluation.films import (
+    episode,
+    film_title,
+    filmed,
+    show_pictures,
+    until_stopped,
+)
 from fastweights.host import (
     Console,
     Interrupted,
@@ -121,14 +126,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except Interrupted as interrupted:
             return 128 + interrupted.signal_number
     return 0
-
-
-def until_stopped(pictures: Iterator[np.ndarray], stop: StopRequests) -> Iterator[np.ndarray]:
-    """Yield pictures until a stop is requested, so that what was filmed by then is kept."""
-    for picture in pictures:
-        yield picture
-        if stop.requested:
-            return
 
 
 def check(options: WatchOptions) -> None:

@@ -47,6 +47,9 @@ from .schedules.choice import plan_of as plan_of
 from .schedules.plan import Plan as Plan
 from .seeds import TEST_SEEDS as TEST_SEEDS
 from .seeds import network_seed as network_seed
+from .trust import check_cluster as check_cluster
+from .trust import with_init_from as with_init_from
+from .trust import without_cluster as without_cluster
 from .unused_options import check_engine as check_engine
 from .unused_options import notes_on_environment as notes_on_environment
 from .unused_options import notes_on_options as notes_on_options

@@ -13,6 +13,7 @@ from fastweights.training.hashes import Hashed, Hashes, hashed, read_hashes
 from fastweights.training.loop import Training
 from fastweights.training.options import RunOptions
 from fastweights.training.schedules.experience import Source
+from fastweights.training.trust import without_cluster
 
 
 def read_hashes_of(run: Path) -> tuple[Hashes, RunOptions]:
@@ -38,7 +39,7 @@ def read_hashes_of(run: Path) -> tuple[Hashes, RunOptions]:
         raise UserError(f"the hashes of {run} do not include its number of threads") from error
     graphs = options.cuda_graphs and choose_device(options.device).type == "cuda"
     same = {"num_threads": threads, "schedule": "lockstep", "cuda_graphs": graphs}
-    return hashes, replace(options, **same)
+    return hashes, without_cluster(replace(options, engine="local", **same))
 
 
 def first_updates(recorded: Hashes, count: int | None) -> list[Hashed]:

@@ -13,6 +13,7 @@ from fastweights.evaluation.films.moments import Moment, moments
 from fastweights.evaluation.films.screen import Screen
 from fastweights.evaluation.films.window import Window
 from fastweights.evaluation.player import ActionMode, Player
+from fastweights.host import StopRequests
 from fastweights.training import SavedAgent
 
 
@@ -44,6 +45,14 @@ def filmed(
             yield screen.draw(moment)
             speed = progress.tasks[0].speed or 0.0
             progress.update(task, advance=1, rate=f"{moment.step + 1:,} at {speed:.0f}/s")
+
+
+def until_stopped(pictures: Iterator[np.ndarray], stop: StopRequests) -> Iterator[np.ndarray]:
+    """Yield pictures until a stop is requested, so that what was filmed by then is kept."""
+    for picture in pictures:
+        yield picture
+        if stop.requested:
+            return
 
 
 def show_pictures(pictures: Iterator[np.ndarray], title: str, fps: float) -> None:

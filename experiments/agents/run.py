@@ -252,7 +252,8 @@ def _say_how_to_go_on(options: RunOptions, path: Path, steps: int) -> None:
     if options.disable_checkpoint:
         print(f"stopped at {steps:,} agent steps; nothing was saved (--disable-checkpoint)")
         return
-    command = typed_command("atari", "--resume", path, *module_arguments(options))
+    cluster = ["--ray-address", options.ray_address] if options.ray_address else []
+    command = typed_command("atari", "--resume", path, *module_arguments(options), *cluster)
     how = "" if in_main_program(options.core) else f"; to resume:\n  {command}"
     print(f"saved at {steps:,} agent steps{how}")
     _say_how_to_evaluate(options, path)

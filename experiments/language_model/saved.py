@@ -10,7 +10,7 @@ from fastweights.cores import import_core
 from fastweights.experiments.language_model.options import LANGUAGE_COMMAND, LanguageOptions
 from fastweights.experiments.language_model.text import read_vocabulary
 from fastweights.experiments.learning import RESULT_FILE
-from fastweights.host import UserError, read_object
+from fastweights.host import UserError, check_contained, read_object
 from fastweights.records import (
     LANGUAGE_MODEL_EXPORT,
     CheckpointError,
@@ -63,6 +63,7 @@ def open_model(
     if not path.exists():
         raise UserError(f"{path}: no such run; {runs_near(path)}")
     folder = path if path.is_dir() else run_of(path.resolve())
+    check_contained(folder)
     if path.is_dir() and is_export(path):
         payload = LANGUAGE_MODEL_EXPORT.read(path)
     elif path.is_dir():

@@ -52,3 +52,13 @@ def test_generated_text_may_be_cut_off_by_its_reader(text, tmp_path):
     with os.fdopen(writes, "w") as closed, pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stdout", closed)
         assert wikitext103.main(["generate", str(tmp_path / "a"), "--length", "0"]) == 0
+
+
+def test_an_export_with_a_link_out_of_it_is_refused(text, tmp_path, capsys):
+    assert train(text, tmp_path, "a", "--updates", "1") == 0
+    out, elsewhere = tmp_path / "exported", tmp_path / "elsewhere"
+    assert wikitext103.main(["export", str(tmp_path / "a"), str(out)]) == 0
+    elsewhere.mkdir()
+    (out / "evaluations").symlink_to(elsewhere)
+    said = error_of(("evaluate", out, "--data", text, "--cache", tmp_path / "cache"), capsys)
+    assert "is a link out of the run folder" in said and not list(elsewhere.iterdir())

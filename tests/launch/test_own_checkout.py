@@ -74,14 +74,14 @@ def test_from_the_shell(environment, tmp_path):
     "engine", [[], pytest.param(RAY, marks=[NEEDS_RAY, pytest.mark.faults])], ids=["local", "ray"]
 )
 def test_a_game_of_ones_own_lies_in_the_current_folder(engine, environment, tmp_path):
-    (tmp_path / "my_module.py").write_text(
+    (tmp_path / "report.py").write_text(  # a command has this name, too
         "import gymnasium\ngymnasium.register('MyGame-v0', vector_entry_point='envs.catch:Catch')\n"
     )
     (tmp_path / "envs").mkdir()  # the checkout has a folder of this name, too
     (tmp_path / "envs" / "catch.py").write_text("from fastweights.envs.catch import Catch\n")
     (tmp_path / "rich.py").write_text("raise SystemExit('what lies there took a place')\n")
     size = "--num-envs 2 --batch-size 2 --unroll-length 4 --total-steps 8 --core-width 8"
-    game = "--env my_module:MyGame-v0 --core lstm --num-threads 1 --disable-checkpoint --xpid run"
+    game = "--env report:MyGame-v0 --core lstm --num-threads 1 --disable-checkpoint --xpid run"
     command = (ROOT / "launch/atari.py", *size.split(), *game.split(), *engine)
     done = run(*command, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr

@@ -182,3 +182,9 @@ def test_a_digest_sees_names_dtypes_shapes_and_bytes():
     wide = torch.arange(6.0).view(2, 3)
     assert digest({"a": wide.t().contiguous().t()}) == digest({"a": wide})
     assert digest({"a": torch.tensor(True), "b": torch.zeros(2, dtype=torch.bfloat16)})
+
+
+def test_a_replay_joins_no_cluster_that_the_file_names(copy, capsys):
+    change_meta(copy, lambda args: args.update(engine="ray", ray_address="127.0.0.1:1"))
+    code, said = replayed(capsys, copy)
+    assert (code, "identical" in said) == (0, True)

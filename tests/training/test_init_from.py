@@ -54,12 +54,18 @@ def test_such_a_run_is_replayed_and_needs_the_other_run_only_to_begin(teacher, t
     moved = tmp_path / "moved"
     shutil.copytree(teacher, moved)
     assert run(tmp_path / "pupil", "--init-from", str(moved)) == 0
-    assert replay.main([str(tmp_path / "pupil")]) == 0
+    again = [str(tmp_path / "pupil"), "--init-from", str(moved)]
+    assert replay.main(again) == 0
     shutil.rmtree(moved)
     assert open_agent(tmp_path / "pupil").step == 96
-    with pytest.raises(SystemExit):
-        replay.main([str(tmp_path / "pupil")])
-    assert f"no checkpoint at {moved}" in capsys.readouterr().err
+    for words, says in (
+        (again, f"no checkpoint at {moved}"),
+        (again[:1], f"began with the weights of {moved}: name them with --init-from"),
+        ([str(teacher), "--init-from", str(teacher)], "began with new weights: leave --init-from"),
+    ):
+        with pytest.raises(SystemExit):
+            replay.main(words)
+        assert says in capsys.readouterr().err
 
 
 def test_a_replay_knows_that_the_other_run_has_trained_on(teacher, tmp_path, capsys):
@@ -70,7 +76,7 @@ def test_a_replay_knows_that_the_other_run_has_trained_on(teacher, tmp_path, cap
         checkpoint.unlink()
     shutil.copy(tmp_path / "further" / "model.tar", moving / "model.tar")
     capsys.readouterr()
-    assert replay.main([str(tmp_path / "pupil")]) == 1
+    assert replay.main([str(tmp_path / "pupil"), "--init-from", str(moving)]) == 1
     said = capsys.readouterr().out
     assert "first difference: update 1" in said and "possible causes: init_from " in said
 
@@ -117,7 +123,7 @@ def test_latest_means_the_run_that_is_latest_before_the_new_one(teacher, tmp_pat
     monkeypatch.chdir(tmp_path)
     assert run(runs / "second", "--init-from", "runs/latest") == 0
     monkeypatch.chdir(teacher)
-    assert replay.main([str(runs / "second")]) == 0
+    assert replay.main([str(runs / "second"), "--init-from", str(runs / "first")]) == 0
 
 
 def test_latest_may_be_the_resumed_run_itself(teacher, tmp_path, monkeypatch, capsys):

@@ -23,11 +23,11 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fastweights.agents import Network, Rollout
-from fastweights.host import STAGES, Stages
+from fastweights.host import Stages
 from fastweights.training.ray.board import Board, Offer
 from fastweights.training.ray.crew import Crew, Delivery, in_one_line
 from fastweights.training.ray.session import Session
-from fastweights.training.ray.wire import WireError, unpack
+from fastweights.training.ray.wire import WireError, check_times, unpack
 from fastweights.training.ray.worker import Job, RemoteActor, pack_weights
 from fastweights.training.schedules.asynchronous import finish_stream, own_stream
 from fastweights.training.schedules.experience import SourceFailed
@@ -131,8 +131,7 @@ class RayActors(QueuedSource):
         member = delivery.member
         try:
             with self._own_stages("transfer"):
-                if unknown := delivery.timed.keys() - STAGES:  # from another version
-                    raise WireError(f"times of unknown stages: {', '.join(sorted(unknown))}")
+                check_times(delivery.timed)
                 experience = unpack(delivery.packed, self._form)
                 rollout = experience.collected.rollout.to(self._device)
                 finish_stream(self._device)

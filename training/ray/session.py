@@ -78,8 +78,9 @@ class Session:
         ray.shutdown()  # left by a run in this process that failed before it began
         before = signal.getsignal(signal.SIGTERM)
         # Ray's processes inherit this. A batch system signals every process of a job, and a driver
-        # whose Ray has ended dies immediately, without saving.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        # whose Ray has ended dies immediately, without saving. Joining a cluster starts none.
+        blocked = {signal.SIGTERM} if address is None else set()
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
         try:
             if address is None:
                 ray.init(
@@ -87,7 +88,7 @@ class Session:
                     num_cpus=max(1, int(-(-cpus // 1))),
                     include_dashboard=False,
                     _node_ip_address="127.0.0.1",
-                    _temp_dir=self.folder,
+                    _temp_dir=f"{self.folder}/r",  # Ray lets everybody write to it
                     **_QUIET,
                 )
                 # An earlier import of Ray may have set another address.

@@ -9,12 +9,15 @@ the environment lacks, or with numbers that are not finite.
 """
 
 from collections.abc import Iterator
+from math import isfinite
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fastweights.agents import Network, Rollout
+from fastweights.agents import Collected, Network, Rollout
+from fastweights.envs import Episode, Life
+from fastweights.host import STAGES
 from fastweights.kernels import State, map_state, refilled
 from fastweights.training.ray.unstacking import Unstacked, restack, unstack
 from fastweights.training.schedules.experience import Experience
@@ -53,6 +56,21 @@ def pack(experience: Experience) -> Experience:
     return _with_rollout(experience, arrays)
 
 
+def check_times(timed: Any) -> None:
+    """Raise `WireError` unless `timed` has seconds and a number for stages of this version."""
+    if not (isinstance(timed, dict) and all(map(_is_time, timed.values()))):
+        raise WireError("its times are not seconds and numbers of stages")
+    if unknown := set(map(str, timed)).difference(STAGES):  # from another version
+        raise WireError(f"times of unknown stages: {', '.join(sorted(unknown))}")
+
+
+def _is_time(value: Any) -> bool:
+    if not (isinstance(value, tuple) and len(value) == 2):
+        return False
+    seconds, count = value
+    return isinstance(seconds, float) and isfinite(seconds) and isinstance(count, int)
+
+
 def unpack(packed: Any, form: Rollout) -> Experience:
     """Return the argument of `pack`, on the CPU, in memory of its own.
 
@@ -60,8 +78,13 @@ def unpack(packed: Any, form: Rollout) -> Experience:
         WireError: not a rollout, not of this form, an unknown action, or a number that is not
             finite.
     """
-    if not isinstance(packed, Experience):
+    if not (isinstance(packed, Experience) and isinstance(packed.collected, Collected)):
         raise WireError(f"not a rollout but a {type(packed).__name__}")
+    if type(packed.version) is not int:
+        raise WireError(f"the version {packed.version!r} is not a number of updates")
+    for records, kind in ((packed.collected.episodes, Episode), (packed.collected.lives, Life)):
+        if not (isinstance(records, list) and all(isinstance(one, kind) for one in records)):
+            raise WireError(f"records that are not of the kind {kind.__name__}")
     arrays = packed.collected.rollout
     if isinstance(arrays.frame, Unstacked):
         arrays = arrays._replace(frame=_restacked(arrays.frame, form.frame))

@@ -142,6 +142,8 @@ def test_what_no_actor_sends_is_a_lost_rollout_and_a_line(connected, monkeypatch
         (pack(other), {}),
         (pack(experience), {"sleeping": (1.0, 1)}),
         (b"no rollout at all", {}),
+        (pack(experience), None),
+        (pack(experience._replace(version="7")), {}),
     )
     good = (pack(experience._replace(version=7)), {"emulation": (0.5, 3)})
 
@@ -165,17 +167,16 @@ def test_what_no_actor_sends_is_a_lost_rollout_and_a_line(connected, monkeypatch
     )
     actors.publish(7)
     with actors:
-        for _, rollout in zip(range(6), actors.rollouts(), strict=False):
+        for _, rollout in zip(range(10), actors.rollouts(), strict=False):
             assert_same(rollout, experience._replace(version=7))
             actors.release(1)
         columns = actors.columns()
-        assert (columns["actors"], columns["actor_restarts"]) == (1, 3)
-        assert 3 <= columns["lost_rollouts"] <= 6  # including the rollout that each had begun
+        assert (columns["actors"], columns["actor_restarts"]) == (1, 5)
+        assert 5 <= columns["lost_rollouts"] <= 10  # including the rollout that each had begun
     said = capsys.readouterr().err.splitlines()
     begin = "note: replacing actor 0: its data is not a valid rollout: "
-    for line, reason in zip(
-        said, ("frame is", "times of unknown stages: sleeping", "not a rollout"), strict=True
-    ):
+    reasons = ("frame is", "times of unknown stages: sleeping", "not a rollout", "its times are no")
+    for line, reason in zip(said, (*reasons, "the version '7' is no"), strict=True):
         assert line.startswith(begin + reason)
 
 

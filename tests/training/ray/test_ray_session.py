@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -81,6 +82,7 @@ def test_ctrl_c_saves_and_leaves_nothing(tmp_path):
     run = start(tmp_path)
     folder, processes = folder_of(run.pid), below(run.pid)
     assert len(processes) > 5
+    assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o700  # nobody else gets in
     assert listening_addresses([run.pid, *processes]) == {"127.0.0.1"}
     before = time.monotonic()
     os.killpg(run.pid, signal.SIGINT)  # to all processes, as a terminal does
