@@ -115,7 +115,7 @@ SUITES: dict[str, Suite] = {
         note="\n".join(f"- `{name}`: {arm.reason}" for name, arm in ARMS.items()),
     ),
     "flicker": Suite(
-        question="Does memory help on Atari if agents see single pictures, half of them blank?",
+        question="Does memory help on Atari if agents see single pictures?",
         axes={
             "game": Axis(("Pong", "Breakout")),
             "view": Axis(tuple(VIEWS), VIEWS),
