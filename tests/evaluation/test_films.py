@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -305,27 +304,6 @@ def test_a_whole_episode_is_filmed_unless_a_cap_is_asked_for(tmp_path):
     assert 4 <= len(imageio.imread(out)) <= 13  # between the shortest and the longest possible game
     assert len(list(moments(playing))) == playing.row.episodes[0].agent_steps
     assert watch.main([run, "--out", str(out), "--seconds", "0.25", "--num-threads", "1"]) == 0
-    assert len(imageio.imread(out)) == 2
-
-
-def test_a_film_ends_where_evaluate_cuts_a_game_off(tmp_path, monkeypatch):
-    """A stop keeps what was filmed by then."""
-    where = ["--savedir", str(tmp_path), "--xpid", "catch", "--total-steps", "64"]
-    assert atari.main(["--env", "Catch", "--core", "feedforward", *FAST, *where]) == 0
-    out = tmp_path / "catch.mp4"
-    words = [str(tmp_path / "catch"), "--out", str(out), "--num-threads", "1"]
-    monkeypatch.setattr("fastweights.evaluation.rules.HALF_AN_HOUR", 5)
-    assert watch.main(words) == 0
-    assert len(imageio.imread(out)) == 5
-    draw = Screen.draw
-
-    def interrupted(screen, moment):
-        if moment.step == 1:
-            signal.raise_signal(signal.SIGINT)
-        return draw(screen, moment)
-
-    monkeypatch.setattr(Screen, "draw", interrupted)
-    assert watch.main(words) == 128 + signal.SIGINT
     assert len(imageio.imread(out)) == 2
 
 

@@ -31,9 +31,9 @@ class Finder:
             raise Found({{name: os.environ[name] for name in names}})
 
 sys.meta_path.insert(0, Finder)
-given = dict(os.environ)
+given, elsewhere = dict(os.environ), sys.path[1:]
 for script in sys.argv[1:]:
-    sys.path[0] = str(Path(script).parent)
+    sys.path[:] = [str(Path(script).parent), *elsewhere]
     try:
         runpy.run_path(script, run_name="__main__")
     except Found as found:
