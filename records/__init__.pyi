@@ -23,5 +23,6 @@ from .run_folder import claim_xpid as claim_xpid
 from .run_folder import current_options as current_options
 from .run_folder import read_meta as read_meta
 from .run_folder import resolved_run as resolved_run
+from .run_folder import resumptions as resumptions
 from .run_folder import runs_near as runs_near
 from .run_records import RunRecords as RunRecords

@@ -122,10 +122,15 @@ def read_meta(path: Path) -> dict[str, Any]:
 
 def current_options(meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options with which the run was last started or resumed, from its `meta.json`."""
-    resumed = meta.get("resumed")
-    last = resumed[-1] if isinstance(resumed, list) and resumed else None
-    changed = last.get("args") if isinstance(last, dict) else None
+    times = resumptions(meta)
+    changed = times[-1].get("args") if times else None
     return (meta.get("args") or {}) | (changed if isinstance(changed, dict) else {})
+
+
+def resumptions(meta: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what `meta.json` says of each time the run was resumed: date, command, revision."""
+    found = meta.get("resumed")
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def resolved_run(path: Path) -> Path:
@@ -240,8 +245,7 @@ class RunFolder:
             again: dict[str, Any] = {"date": _now(), "command": command_line()}
             if changed := _changed(config or {}, meta.get("args")):
                 again["args"] = changed
-            before = meta["resumed"] if isinstance(meta.get("resumed"), list) else []
-            resumed = [*before, {**again, "git": code_revision()}]
+            resumed = [*resumptions(meta), {**again, "git": code_revision()}]
             meta.update(date_end=None, successful=False, resumed=resumed)
             return cls(path, lock, meta)
 

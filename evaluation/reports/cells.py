@@ -6,6 +6,7 @@ import numpy as np
 
 from fastweights.evaluation.reports.runs import LoggedRun
 from fastweights.evaluation.statistics import Estimate
+from fastweights.records import resumptions
 
 INTERVALS = "95 % stratified bootstrap intervals (-: some game has only one seed)"
 
@@ -41,8 +42,8 @@ def count(how_many: int, what: str) -> str:
 
 def revision(run: LoggedRun) -> str:
     """Return the commit of a run; `a, then b` if it was resumed at another one."""
-    resumed = [part for part in _part(run.meta, "resumed", list) if isinstance(part, dict)]
-    return ", then ".join(dict.fromkeys(_commit(part) for part in (run.meta, *resumed)))
+    times = (run.meta, *resumptions(run.meta))
+    return ", then ".join(dict.fromkeys(map(_commit, times)))
 
 
 def _commit(begun: dict[str, Any]) -> str:

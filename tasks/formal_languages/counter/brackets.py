@@ -9,7 +9,7 @@ from itertools import accumulate
 from random import Random
 
 ROUND = ("()",)
-LONGEST_GRAMMAR_STRING = 400  # the grammar generates longer strings too rarely
+_LONGEST_GRAMMAR_STRING = 400  # the grammar generates longer strings too rarely
 _DRAWS = 10_000
 
 
@@ -18,13 +18,18 @@ def grammar_string(random: Random, longest: int, pairs: tuple[str, ...] = ROUND)
     return _grow(random, longest, pairs)
 
 
+def grammar_serves(low: int, high: int) -> bool:
+    """Return whether the grammar yields strings of these lengths often enough to wait for one."""
+    return low < high <= _LONGEST_GRAMMAR_STRING
+
+
 def nested(random: Random, low: int, high: int, pairs: tuple[str, ...] = ROUND) -> str:
     """Return a string of `low` to `high` symbols, from the grammar if it yields one often enough.
 
     Otherwise, and for a single length, all even lengths in the range are equally likely, and so are
     all strings of a length.
     """
-    if low < high <= LONGEST_GRAMMAR_STRING:
+    if grammar_serves(low, high):
         for _ in range(_DRAWS):
             string = grammar_string(random, high, pairs)
             if low <= len(string):

@@ -15,7 +15,7 @@ from random import Random
 from typing import ClassVar
 
 from fastweights.tasks.formal_languages.counter.brackets import (
-    LONGEST_GRAMMAR_STRING,
+    grammar_serves,
     grammar_string,
     nested,
 )
@@ -42,7 +42,7 @@ class ResetDyck1(Language):
         return state, "1" if state else "0"
 
     def string(self, random: Random, low: int, high: int) -> list[str]:
-        if low == high or high > LONGEST_GRAMMAR_STRING:
+        if not grammar_serves(low, high):
             whole, after = (nested(random, low, high) for _ in range(2))
             return [*whole[: random.randint(0, len(whole))], RESET, *after]
         while True:
