@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from fastweights.host import UserError, expanded
 from fastweights.tasks.language_model.parts import Part, Rows, Stream, members, of_file, readable
@@ -257,7 +257,8 @@ def _is_own(name: str) -> bool:
 
     Files in hidden folders are hidden, too. `name` is relative to the archive or folder.
     """
-    return "__MACOSX" not in name and not any(part.startswith(".") for part in name.split("/"))
+    parts = PurePosixPath(name).parts  # without the `.` of `./name`
+    return "__MACOSX" not in name and not any(part.startswith(".") for part in parts)
 
 
 def _expected() -> str:

@@ -24,6 +24,19 @@ def packed(path: Path, mode: str, files: int = 20) -> list[int]:
         return [member.offset for member in archive]
 
 
+@pytest.mark.parametrize("names", ["{}.txt", "wiki.{}.tokens"])
+def test_an_archive_of_the_current_folder_is_a_text(names, tmp_path):
+    """As `tar -cf a.tar .` makes it; hidden files and folders are left out."""
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for split in ("train", "valid", "test"):
+            for folder in (".", "./.hidden"):
+                about = tarfile.TarInfo(f"{folder}/{names.format(split)}")
+                about.size = 6
+                archive.addfile(about, io.BytesIO(b"words\n"))
+    files = [part.name for _, part in find_source(tmp_path / "a.tar", 0.1).files]
+    assert len(files) == 3 and not any(".hidden" in name for name in files)
+
+
 def flip(path: Path, place: int) -> None:
     content = bytearray(path.read_bytes())
     content[place] ^= 4
