@@ -43,7 +43,7 @@ from benchmarks.timing import logged_rate, median_ratio, play_rounds
 from fastweights.agents import Actor, Learner, Network
 from fastweights.cores import CORES
 from fastweights.envs import Environments
-from fastweights.host import UserError, one_line_errors, tune_allocator
+from fastweights.host import UserError, one_line_errors, tune_allocator, with_threads
 from fastweights.launch.cli.parser import Parser
 from fastweights.records import read_logs
 from fastweights.training import RunOptions, plan_for, preset
@@ -75,9 +75,11 @@ def measure_parts(options: RunOptions, seconds: float) -> dict[str, float]:
     def update() -> None:
         float(learner.update(rollout)["gradient_norm"])  # float() waits for a GPU's whole update
 
+    with with_threads(options.actor_threads):
+        inferred = _rate(infer, steps, seconds)
     parts = {
         "environments": emulated,
-        "inference": _rate(infer, steps, seconds),
+        "inference": inferred,
         "update": _rate(update, steps * options.unroll_length, seconds),
     }
     return parts | {"bound": bound(parts, plan.schedule)}

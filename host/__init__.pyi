@@ -17,6 +17,7 @@ from .devices import compute_exactly as compute_exactly
 from .devices import processors as processors
 from .devices import restoring_torch as restoring_torch
 from .devices import use_threads as use_threads
+from .devices import with_threads as with_threads
 from .errors import EXIT_CODE as EXIT_CODE
 from .errors import UserError as UserError
 from .errors import describe_os_error as describe_os_error
@@ -64,6 +65,7 @@ from .ranges import NOT_NEGATIVE as NOT_NEGATIVE
 from .ranges import POSITIVE as POSITIVE
 from .ranges import SEED as SEED
 from .ranges import SHARE as SHARE
+from .ranges import THREADS as THREADS
 from .ranges import check_range as check_range
 from .ranges import check_ranges as check_ranges
 from .stages import STAGES as STAGES

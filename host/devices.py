@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from fastweights.host.names import did_you_mean
+from fastweights.host.ranges import THREADS, check_range
 
 
 def choose_device(name: str, option: str = "--device") -> torch.device:
@@ -47,11 +48,19 @@ PRECISION = "FASTWEIGHTS_PRECISION"
 
 def use_threads(count: int, processes: int = 1) -> None:
     """Let torch use `count` CPU threads; 0: an equal share of the CPUs per process."""
-    if count < 0:
-        raise ValueError(f"--num-threads must be at least 0, not {count}")
-    if count > MOST_THREADS:
-        raise ValueError(f"--num-threads must be at most {MOST_THREADS}")
+    check_range("num_threads", count, THREADS)
     torch.set_num_threads(count or max(1, processors() // processes))
+
+
+@contextmanager
+def with_threads(count: int) -> Iterator[None]:
+    """Let torch use `count` CPU threads within the block; 0: no change."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def processors() -> int:

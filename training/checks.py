@@ -2,7 +2,16 @@
 
 from fastweights.agents import unread
 from fastweights.cores import core_kind
-from fastweights.host import BATCH, COUNT, NOT_NEGATIVE, SEED, check_range, divisors_near, flag
+from fastweights.host import (
+    BATCH,
+    COUNT,
+    NOT_NEGATIVE,
+    SEED,
+    THREADS,
+    check_range,
+    divisors_near,
+    flag,
+)
 from fastweights.kernels import check_backend
 from fastweights.training.options import RunOptions
 
@@ -12,6 +21,7 @@ _RANGES = {
     **dict.fromkeys(("max_refused_updates", "evaluate_max_frames"), COUNT),
     **dict.fromkeys(("queue_size", "evaluate_episodes", "evaluate_every"), NOT_NEGATIVE),
     **dict.fromkeys(("actor_cpus", "actor_gpus", "keep_every"), NOT_NEGATIVE),
+    "actor_threads": THREADS,
     "value_scale": "[1e-9, 1e9]",  # its square is a normal float32
     "checkpoint_minutes": "(0, inf]",
     "seed": SEED,

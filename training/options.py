@@ -81,6 +81,9 @@ class RunOptions(CoreSizes):
     """Device: auto (a CUDA GPU if there is one), cpu, cuda, cuda:1, mps."""
     num_threads: int = 0
     """Number of CPU threads; 0: one per CPU core."""
+    actor_threads: int = 0
+    """lockstep: number of CPU threads that choose actions; 0: as many as --num-threads. One is
+    fastest for a small network, which spends more time waking threads than they save."""
     schedule: Literal["auto", "lockstep", "asynchronous"] = "auto"
     """Order of acting and learning: lockstep (they alternate), asynchronous (both at once), or auto
     (asynchronous on a CUDA GPU, otherwise lockstep)."""
@@ -213,6 +216,7 @@ class RunOptions(CoreSizes):
 CHANGEABLE_ON_RESUME = (
     "device",
     "num_threads",
+    "actor_threads",
     "tune_memory",
     "precision",
     "channels_last",

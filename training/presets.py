@@ -50,6 +50,7 @@ def quick(core: str) -> RunOptions:
         batch_size=16,
         unroll_length=64,
         learner=replace(REUSE, total_steps=450_000, kl_limit=0.01),
+        actor_threads=1,
         checkpoint_minutes=1.0,
         evaluate_episodes=32,
         **of_core(core, NOT_AS_PUBLISHED),

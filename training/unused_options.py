@@ -15,6 +15,7 @@ LOCAL: tuple[Schedule, ...] = ("lockstep", "asynchronous")
 USED_BY: dict[str, tuple[Schedule, ...]] = {
     "schedule": LOCAL,
     "actor_device": LOCAL,
+    "actor_threads": ("lockstep",),
     "env_groups": ("asynchronous",),
     "queue_size": ("asynchronous", "ray"),
     "ray_address": ("ray",),

@@ -71,6 +71,9 @@ def test_what_a_schedule_does_not_use_is_listed():
     assert ignored_flags(asked, RunOptions(env_groups=4), "lockstep") == ["--queue-size"]
     assert ignored_flags(asked, RunOptions(), "ray") == ["--env-groups"]
     assert ignored_flags(asked, RunOptions(), "asynchronous") == []
+    asked = RunOptions(actor_threads=1)
+    assert ignored_flags(asked, RunOptions(), "lockstep") == []
+    assert ignored_flags(asked, RunOptions(), "asynchronous") == ["--actor-threads"]
 
 
 def test_every_option_that_is_declared_exists():

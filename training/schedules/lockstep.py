@@ -12,7 +12,7 @@ import torch
 
 from fastweights.agents import OBJECTIVES, Actor, Network
 from fastweights.envs import Environments
-from fastweights.host import Stages, multiples_near, one_line
+from fastweights.host import Stages, multiples_near, one_line, with_threads
 from fastweights.records import check_plain
 from fastweights.training.options import RunOptions
 from fastweights.training.replicas import Replicas
@@ -55,6 +55,7 @@ class LockstepPlan(Plan):
             streams=self.streams,
             of=self.options.num_envs,
             graphed=self.options.cuda_graphs,
+            threads=self.options.actor_threads,
             values=self.options.fills_one_batch and objective.fixes_targets,
             stages=stages,
         )
@@ -72,6 +73,7 @@ class Lockstep:
         streams: this learner's streams among those of all learners.
         of: total number of streams of all learners.
         graphed: passed to the actor.
+        threads: number of CPU threads that choose actions; 0: as many as torch uses.
         values: whether rollouts contain the actor's values, which requires the learner's weights.
         stages: the stages of the only thread.
     """
@@ -89,11 +91,12 @@ class Lockstep:
         streams: range,
         of: int,
         graphed: bool = False,
+        threads: int = 0,
         values: bool = False,
         stages: Stages,
     ):
         self.threads = (stages,)
-        self._values = values
+        self._values, self._threads = values, threads
         self._environments, self._length, self._version = environments, length, 0
         self._unused = 0  # rollouts collected but not yet used completely
         self._actor = Actor(
@@ -124,7 +127,8 @@ class Lockstep:
         """Collect and yield rollouts without end; see `Source.rollouts`."""
         while True:
             self._unused = 1
-            collected = self._actor.collect(self._length, values=self._values)
+            with with_threads(self._threads):
+                collected = self._actor.collect(self._length, values=self._values)
             yield Experience(collected, self._version)
 
     def publish(self, version: int) -> None:
