@@ -25,6 +25,7 @@ FORMAT = "fastweights-checkpoint"
 VERSION = 1
 
 _PLAIN = (type(None), bool, int, float, str, torch.Tensor, torch.nn.Parameter)
+_EXPANDED = 2**24  # bytes; a core may expand a constant part of its state
 _ZIP_BEGINS = b"PK\x03\x04"
 _OLD_FILE_BEGINS = b"\x80\x02\x8a\x0a"  # torch before 1.6: a pickled magic number
 # Functions in a pickled NumPy number, by their names in NumPy 1 and 2; all are safe.
@@ -118,6 +119,8 @@ def read_plain(path: Path, map_location: str | torch.device = "cpu") -> dict[Any
         raise CheckpointError(_why_refused(path, map_location)) from error
     if not isinstance(payload, dict):
         raise CheckpointError(_foreign(path, "it was written by another program"))
+    if not all(map(_stores_its_elements, _tensors_in(payload))):  # a copy could fill the memory
+        raise CheckpointError(_foreign(path, "a tensor has more elements than the file stores"))
     return payload
 
 
@@ -169,6 +172,22 @@ def _check_archive(path: Path) -> None:
         raise CheckpointError(_foreign(path, "it is compressed, which torch.save never does"))
     if broken is not None:
         raise CheckpointError(_damaged(path, f"the checksum of {broken} is wrong"))
+
+
+def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict | list | tuple | set):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _tensors_in(part)
+
+
+def _stores_its_elements(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is neither sparse nor expanded (stride 0) to a large size."""
+    if tensor.layout is not torch.strided:
+        return False
+    missing = tensor.numel() * tensor.element_size() - tensor.untyped_storage().nbytes()
+    return missing <= _EXPANDED
 
 
 def _why_refused(path: Path, map_location: str | torch.device) -> str:

@@ -139,6 +139,26 @@ def test_other_programs_files_are_read_as_plain_values(tmp_path):
     assert not trap.exists()
 
 
+def test_a_small_file_does_not_fill_the_memory(tmp_path):
+    path, size = tmp_path / "a.pt", 2**36
+    hostile = {
+        "expanded": torch.zeros(1).expand(size),
+        "sparse": torch.sparse_coo_tensor(
+            torch.zeros(1, 1, dtype=torch.int64), [1.0], (size,), check_invariants=True
+        ),
+    }
+    for name, tensor in hostile.items():
+        torch.save(payload() | {"optimizer": {"state": [(tensor,)]}}, path)
+        assert path.stat().st_size < 10_000
+        assert "more elements than the file stores" in refusal(path), name
+
+
+def test_a_state_may_be_expanded(tmp_path):
+    state = torch.ones(3).expand(1000, 3)
+    save_checkpoint(payload() | {"memory": [state]}, tmp_path / "a.pt")
+    assert torch.equal(load_checkpoint(tmp_path / "a.pt")["memory"][0], state)
+
+
 def test_another_version_is_named(tmp_path):
     save_checkpoint(payload() | {"version": 7}, tmp_path / "a.pt")
     assert "version 7" in refusal(tmp_path / "a.pt")
