@@ -25,7 +25,9 @@ from fastweights.records import (
     CheckpointError,
     CheckpointFolder,
     FoundCheckpoint,
+    built_for,
     exported_weights,
+    first_misfit,
     fitting,
     is_export,
     load_checkpoint,
@@ -162,7 +164,6 @@ def open_agent(
                 f"{found.path} does not fit the present {options.core}: {error}; restore the "
                 "module with which it was trained"
             ) from error
-        network.load_state_dict(found.payload["model_state_dict"])
         step = found.payload["step"]
         if type(step) is not int or step < 0:
             raise ValueError("its step is not a count")
@@ -225,9 +226,7 @@ def take_weights(network: Network, options: RunOptions) -> str | None:
     found = _find(options.init_from, "cpu", options.env)
     with fitting(found.path):
         its_own, given = _options_of(found), found.payload["model_state_dict"]
-        odd = _other_network(its_own, options) or _difference(
-            _shapes(network.state_dict()), _shapes(given)
-        )
+        odd = _other_network(its_own, options) or first_misfit(network, given)
     its_agent = f"{its_own.core} on {its_own.env}"
     if odd is not None:
         raise CheckpointError(
@@ -336,36 +335,13 @@ def _options_of(found: FoundCheckpoint) -> RunOptions:
 
 
 def _network(options: RunOptions, payload: dict[str, Any]) -> Network:
-    """Return the network that a file describes, if the file has that network's weights.
-
-    The network is first created without memory, so that a file cannot allocate more than it holds.
-    """
+    """Return the network that a file describes; `ValueError` if the weights are not for it."""
     shape = tuple(payload["network"]["frame_shape"])
     actions = payload["network"]["num_actions"]
     if not all(type(size) is int and size > 0 for size in (*shape, actions)):
         raise ValueError(f"frame_shape {shape} and num_actions {actions} must be whole numbers")
     config = options.network(shape, actions)
-    with torch.device("meta"):
-        wanted = _shapes(Network(config).state_dict())
-    if odd := _difference(wanted, _shapes(payload["model_state_dict"])):
-        raise ValueError(f"its weights do not fit its network: {odd}")
-    return Network(config)
-
-
-def _shapes(weights: Mapping[str, torch.Tensor]) -> dict[str, list[int]]:
-    return {name: list(weight.shape) for name, weight in weights.items()}
-
-
-def _difference(wanted: Mapping[str, list[int]], given: Mapping[str, list[int]]) -> str | None:
-    """Return the first difference between given weights and a network's, or None."""
-    for name in {**wanted, **given}:
-        if name not in given:
-            return f"{name} is missing"
-        if name not in wanted:
-            return f"{name} is not part of the network"
-        if given[name] != wanted[name]:
-            return f"{name} has shape {given[name]}, not {wanted[name]}"
-    return None
+    return built_for(payload["model_state_dict"], lambda: Network(config))
 
 
 def _find(path: Path, device: torch.device | str, env: str | None) -> FoundCheckpoint:

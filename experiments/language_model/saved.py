@@ -15,6 +15,7 @@ from fastweights.records import (
     LANGUAGE_MODEL_EXPORT,
     CheckpointError,
     CheckpointFolder,
+    built_for,
     fitting,
     is_export,
     load_checkpoint,
@@ -75,14 +76,13 @@ def open_model(
     with fitting(path):
         options = LanguageOptions.from_dict(payload["flags"])
         check_known_core(options.core, path)
-        model = options.build(vocabulary.size)
         weights = payload["model_state_dict"]
-        if weights["softmax.bias"].shape != model.softmax.bias.shape:
+        if len(weights["softmax.bias"]) != vocabulary.size:
             raise CheckpointError(
                 f"{path} predicts {len(weights['softmax.bias']):,} types, but the vocabulary in "
                 f"{folder} has {vocabulary.size:,}: restore the run's own vocabulary.json"
             )
-        model.load_state_dict(weights)
+        model = built_for(weights, lambda: options.build(vocabulary.size))
         step = payload["step"]
     return SavedModel(
         folder=folder,

@@ -16,6 +16,7 @@ from fastweights.host import one_of
 from fastweights.records import (
     CheckpointError,
     CheckpointFolder,
+    built_for,
     fitting,
     load_checkpoint,
     resolved_run,
@@ -65,9 +66,8 @@ def open_sequence_model(
     check_known_core(options.core, path)
     best = load_checkpoint(CheckpointFolder(path, milestones=()).best_path, torch.device("cpu"))
     check_own(best, options, path)
-    model = options.build()
     with fitting(path):
-        model.load_state_dict(kept_weights(best))
+        model = built_for(kept_weights(best), options.build)
     return SavedSequenceModel(model.eval(), options)
 
 

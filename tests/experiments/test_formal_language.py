@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -16,8 +17,9 @@ from fastweights.experiments.sequences.presets import sequence_preset
 from fastweights.experiments.sequences.saved import open_sequence_model
 from fastweights.host import UserError
 from fastweights.launch import formal_language
-from fastweights.records.checkpoints import load_checkpoint
+from fastweights.records.checkpoints import CheckpointError, load_checkpoint, save_checkpoint
 from fastweights.records.log_table import read_logs
+from fastweights.records.run_folder import read_meta
 from fastweights.tasks import LANGUAGES, Sequences
 from tests.launch.test_bad_input import error_of
 
@@ -332,3 +334,14 @@ def test_a_trained_model_answers_words(solved):
         saved.answers(["a", "b"])
     with pytest.raises(UserError, match=r"is a run of aa: use python .*formal_language"):
         open_sequence_model(solved, "list_ops")
+
+
+def test_a_run_cannot_ask_for_a_model_larger_than_its_weights(solved, tmp_path):
+    run = shutil.copytree(solved, tmp_path / "run")
+    best = run / "checkpoints" / "best.pt"
+    meta, content = read_meta(run), load_checkpoint(best)
+    meta["args"]["core_width"] = content["flags"]["core_width"] = 2**15
+    (run / "meta.json").write_text(json.dumps(meta))
+    save_checkpoint(content, best)
+    with pytest.raises(CheckpointError, match="do not fit its network"):
+        open_sequence_model(run)

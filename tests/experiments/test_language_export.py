@@ -11,6 +11,7 @@ from fastweights.experiments.language_model.run import SAMPLES
 from fastweights.experiments.language_model.saved import open_model
 from fastweights.experiments.learning import RESULT_FILE
 from fastweights.launch import wikitext103
+from fastweights.records import CheckpointError
 
 TINY = (
     *("--preset", "small", "--num-threads", "1", "--core-width", "16", "--columns", "4"),
@@ -48,6 +49,19 @@ def test_new_files_of_an_export_do_not_meet_the_weights_before(tmp_path, capsys)
     (tmp_path / "out" / "vocabulary.json").rmdir()
     assert wikitext103.main(command) == 0
     assert open_model(tmp_path / "out").step == open_model(tmp_path / "a").step
+
+
+def test_an_export_cannot_ask_for_a_model_larger_than_its_weights(tmp_path):
+    text = plain(tmp_path / "text", "wiki.{}.tokens", {split: 6 * TEXT[split] for split in TEXT})
+    where = ("--data", str(text), "--cache", str(tmp_path / "cache"), "--savedir", str(tmp_path))
+    assert wikitext103.main([*TINY, *where, "--xpid", "a"]) == 0
+    out = tmp_path / "out"
+    assert wikitext103.main(["export", str(tmp_path / "a"), str(out)]) == 0
+    config = json.loads((out / "config.json").read_text())
+    config["flags"]["core_width"] = 2**15  # matrices of four gigabytes
+    (out / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match="do not fit its network"):
+        open_model(out)
 
 
 AFTER_A_SAMPLE = """
