@@ -153,6 +153,29 @@ class CheckpointFolder:
         if self._keep_every and step >= self._keep_every:
             yield step - step % self._keep_every
 
+    def rewind(self, step: int) -> None:
+        """Remove milestones of later steps, for a run resumed at `step`: they are of another past.
+
+        Raises:
+            CheckpointError: a file cannot be removed.
+        """
+        for path in sorted(self._checkpoints.glob("milestone_*.pt"), reverse=True):
+            if not self._is_beyond(path, step):
+                return
+            try:
+                path.unlink()
+            except OSError as error:
+                raise cannot_write(path, error, self._what_is_kept()) from error
+
+    def _is_beyond(self, path: Path, step: int) -> bool:
+        """Return whether a milestone, the first checkpoint at or after it, is later than `step`."""
+        if _step_of(path) > step:
+            return True
+        try:
+            return _with_step(load_checkpoint(path), path)["step"] > step
+        except CheckpointError:
+            return False
+
     def link_best(self, path: Path, score: float) -> None:
         """Make `path` the best checkpoint, regardless of the previous best."""
         self.best_path.parent.mkdir(exist_ok=True)
@@ -221,5 +244,5 @@ def _with_step(payload: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _step_of(path: Path) -> int:
-    digits = path.stem.removeprefix("step_")
+    digits = path.stem.rpartition("_")[-1]
     return int(digits) if digits.isdigit() else -1

@@ -61,7 +61,7 @@ class RunRecords:
         return found
 
     def begin(self, step: int, first: dict[str, Any] | None) -> None:
-        """Remove log rows beyond `step`, and write a new run's first files.
+        """Remove log rows and milestones beyond `step`, and write a new run's first files.
 
         Args:
             step: the step at which training begins.
@@ -70,11 +70,12 @@ class RunRecords:
 
         Raises:
             RunFolderError: the log could not be written; a new run's folder is removed.
-            CheckpointError: the checkpoint could not be written; as above.
+            CheckpointError: a checkpoint could not be written or removed; as above.
             OSError: a file beside it could not be written; as above.
         """
         try:
             self._folder.rewind(step)
+            self.checkpoints.rewind(step)
             if first is not None and not holds_checkpoints(self.path):
                 for name, content in self._beside.items():
                     write_bytes(self.path / name, content)

@@ -65,7 +65,7 @@ def mark_finished(saved: SavedAgent) -> None:
         return
     meta = read_meta(saved.run)
     if not meta.get("successful") and meta.get("date_end") is None:
-        RunFolder.open(saved.run).finish()
+        RunFolder.open(saved.run, saved.options.to_dict()).finish()
 
 
 def _open(options: RunOptions, saved: SavedAgent | None, network: Network) -> RunFolder:

@@ -179,6 +179,21 @@ def _train_and_record(training: Training, records: RunRecords | None, plan: Plan
         raise
     if records:
         records.finish()
+    return _stopped_at_the_end(training, records)
+
+
+def _stopped_at_the_end(training: Training, records: RunRecords | None) -> int:
+    """Return the exit code of a finished run: 0, or that of a signal that came in its last update.
+
+    After a signal no test games are played.
+    """
+    try:
+        training.stop.check()
+    except Interrupted as interrupted:
+        if records:
+            print(f"stopped, with all {training.steps:,} agent steps trained; no test games played")
+            _say_how_to_evaluate(training.options, records.path)
+        return 128 + interrupted.signal_number
     return 0
 
 

@@ -1,5 +1,7 @@
 """Runs that Python starts, in a notebook for example, where a failed run's objects stay alive."""
 
+import signal
+
 import pytest
 import small_runs
 from small_runs import StoppingDisplay
@@ -8,6 +10,7 @@ from fastweights.agents.learner import Learner
 from fastweights.experiments import run_agent
 from fastweights.host import UserError
 from fastweights.launch import atari, list_ops
+from fastweights.records import read_meta
 from fastweights.tasks.train import Trainer
 from fastweights.training import RunOptions
 
@@ -84,3 +87,27 @@ def test_a_long_run_names_presets_for_a_laptop(env, preset, steps, tmp_path, mon
     assert atari.main(["--env", *env, *small, *where, *steps]) == 130
     notes = [line for line in capsys.readouterr().err.splitlines() if "learns in minutes" in line]
     assert [f"--preset {preset} " in note for note in notes] == [True] * (not steps)
+
+
+class StoppedAtTheEnd(small_runs.ProgressDisplay):
+    """A display that asks a run of 40 agent steps to stop while it shows the last update."""
+
+    def update(self, step, row):
+        super().update(step, row)
+        if step == 40:
+            signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_signal_in_the_last_update_leaves_the_test_games_to_a_later_start(
+    tmp_path, monkeypatch, capsys
+):
+    command = [*AGENT, "--evaluate-episodes", "2", "--savedir", str(tmp_path), "--xpid", "run"]
+    with monkeypatch.context() as patch:
+        patch.setattr("fastweights.experiments.agents.run.ProgressDisplay", StoppedAtTheEnd)
+        assert atari.main(command) == 128 + signal.SIGTERM
+    assert read_meta(tmp_path / "run")["successful"]
+    games = tmp_path / "run" / "evaluations"
+    assert not list(games.glob("step_000000000040_*"))
+    assert "no test games played" in capsys.readouterr().out
+    assert atari.main([*command, "--auto-resume"]) == 0
+    assert list(games.glob("step_000000000040_*"))

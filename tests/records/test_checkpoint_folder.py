@@ -82,6 +82,40 @@ def test_a_milestone_stays_the_first_at_or_after_it(tmp_path):
     assert load_checkpoint(tmp_path / "checkpoints" / "milestone_000000000200.pt")["step"] == 200
 
 
+@pytest.mark.parametrize(
+    ("resumed_at", "kept"),
+    [
+        (60, {}),
+        (110, {}),
+        (120, {100: 120}),
+        (180, {100: 120}),
+        (520, {100: 120, 200: 210, 500: 520}),
+    ],
+)
+def test_milestones_of_another_past_do_not_stay(resumed_at, kept, tmp_path):
+    for step in (60, 120, 180, 210, 520):
+        CheckpointFolder(tmp_path, milestones=(), keep_every=100).save({}, step)
+    CheckpointFolder(tmp_path, milestones=(), keep_every=100).rewind(resumed_at)
+    paths = tmp_path.glob("*/milestone_*")
+    found = {int(path.stem.split("_")[1]): load_checkpoint(path)["step"] for path in paths}
+    assert found == kept
+
+
+def test_a_damaged_milestone_is_replaced_once_the_run_passes_it_again(tmp_path):
+    for step in (50, 100):
+        CheckpointFolder(tmp_path, milestones=(100,)).save({"weights": torch.ones(9)}, step)
+    milestone = tmp_path / "checkpoints" / "milestone_000000000100.pt"
+    content = bytearray(milestone.read_bytes())
+    content[content.index(torch.ones(9).numpy().tobytes())] ^= 1
+    with milestone.open("r+b") as file:  # in place: other links to it are damaged, too
+        file.write(content)
+    resumed = CheckpointFolder(tmp_path, milestones=(100,))
+    found = resumed.latest().payload["step"]
+    resumed.rewind(found)
+    resumed.save({"weights": torch.ones(9)}, 100)
+    assert found == 50 and load_checkpoint(milestone)["step"] == 100
+
+
 def test_damaged_checkpoints_are_passed_over_with_a_warning_each(tmp_path):
     folder = CheckpointFolder(tmp_path)
     paths = [folder.save({"weights": torch.ones(100)}, step) for step in (1, 2, 3)]
