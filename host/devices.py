@@ -56,7 +56,10 @@ def use_threads(count: int, processes: int = 1) -> None:
 def with_threads(count: int) -> Iterator[None]:
     """Let torch use `count` CPU threads within the block; 0: no change."""
     before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
+    if count in (0, before):  # setting the same number would empty oneDNN's caches
+        yield
+        return
+    torch.set_num_threads(count)
     try:
         yield
     finally:
