@@ -5,6 +5,7 @@ from .atomic_files import remove_partials as remove_partials
 from .atomic_files import replacing as replacing
 from .atomic_files import write_bytes as write_bytes
 from .commands import command_argv as command_argv
+from .commands import install_command as install_command
 from .commands import leave_behind as leave_behind
 from .commands import run_command as run_command
 from .commands import typed_command as typed_command

@@ -5,6 +5,7 @@ Commands run as `python launch/atari.py` from a checkout, and as `fastweights at
 user started this process. A user's own program gets hints that work in the current folder.
 """
 
+import importlib.metadata
 import os
 import shlex
 import sys
@@ -42,6 +43,18 @@ def _is_in_checkout() -> bool:
     """Return whether the current folder is this checkout."""
     here = Path("launch")
     return here.is_dir() and here.resolve() == _SCRIPTS
+
+
+def install_command(extra: str) -> str:
+    """Return what to type to install the packages of an optional extra, such as `ray`.
+
+    The package is on no index: where it is installed, the packages of the extra are named instead.
+    """
+    if (_SCRIPTS.parent / "pyproject.toml").is_file():
+        return f"pip install -e '.[{extra}]'"
+    needed = importlib.metadata.requires("fastweights") or []
+    packages = [one.partition(";")[0].strip() for one in needed if f'extra == "{extra}"' in one]
+    return shlex.join(["pip", "install", *packages])
 
 
 @one_line_errors  # Ctrl-C during the imports, too

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.agents import Network
-from fastweights.host import one_line, write_bytes
+from fastweights.host import install_command, one_line, write_bytes
 from fastweights.kernels import State, backend, refilled, tensors_of
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
@@ -96,9 +96,7 @@ def write_onnx(network: Network, path: Path, facts: dict[str, Any]) -> Exported:
 def check_packages(is_there: Callable[[str], object] = find_spec) -> None:
     """Raise a `ValueError` that names the missing packages that an export needs."""
     if missing := [name for name in PACKAGES if not is_there(name)]:
-        raise ValueError(
-            f"an ONNX file needs {', '.join(missing)}: pip install -e '.[onnx]' in the checkout"
-        )
+        raise ValueError(f"an ONNX file needs {', '.join(missing)}: {install_command('onnx')}")
 
 
 def _in_float32(network: Network) -> Network:

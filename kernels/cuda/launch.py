@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from fastweights.host import install_command
 from fastweights.kernels.cuda import compiler
 from fastweights.kernels.cuda.arguments import Sizes, pack, padded
 
@@ -47,7 +48,7 @@ def unavailable(device: torch.device | None = None) -> str | None:
         return "torch sees no CUDA device"
     missing = [name for name in ("cuda.core", "cuda.bindings") if not _is_installed(name)]
     if missing:
-        return f"{' and '.join(missing)} not installed: pip install -e '.[cuda]'"
+        return f"{' and '.join(missing)} not installed: {install_command('cuda')}"
     capability = torch.cuda.get_device_capability(device)
     if capability < OLDEST:
         return f"the GPU's compute capability {capability} is below {OLDEST}"

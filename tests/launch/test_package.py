@@ -1,15 +1,18 @@
 """The package as users get it: a wheel, and a checkout whose symbolic links were lost."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement  # pytest needs it, too
 
 ROOT = Path(__file__).parents[2]
 ROOMS = [path.name for path in (ROOT / "fastweights").iterdir() if path.is_symlink()]
@@ -103,6 +106,15 @@ def test_training_and_evaluation_from_another_folder(installed, elsewhere):
 def test_a_misspelt_command_gets_the_nearest_name(installed, elsewhere):
     done = run(installed / "fastweights", "evalute", cwd=elsewhere)
     assert done.returncode == 2 and "did you mean evaluate" in done.stderr
+
+
+def test_missing_packages_of_an_installed_package_are_named(installed, elsewhere):
+    program = "from fastweights.host import install_command; print(install_command('onnx'))"
+    done = run(installed / "python", "-c", program, cwd=elsewhere)
+    assert done.returncode == 0, done.stderr
+    packages = [Requirement(one) for one in shlex.split(done.stdout)[2:]]
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert packages == [Requirement(one) for one in asked["onnx"]]
 
 
 def test_a_checkout_whose_links_are_files_works(tmp_path):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import fastweights
-from fastweights.host import one_line
+from fastweights.host import install_command, one_line
 from fastweights.training.ray.guard import guard
 
 CONNECT_SECONDS = 10.0  # time limit for a cluster to answer
@@ -54,7 +54,7 @@ class Session:
             ValueError: Ray is not installed, or the cluster does not answer; one line.
         """
         if find_spec("ray") is None:
-            raise ValueError("--engine ray needs Ray: pip install -e '.[ray]'")
+            raise ValueError(f"--engine ray needs Ray: {install_command('ray')}")
         self._guard: subprocess.Popen[bytes] | None = None
         self.folder: str | None = None
         if address is None:
