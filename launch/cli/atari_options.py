@@ -35,7 +35,7 @@ GROUPS = {
     ),
     "Learner (agents/)": tuple(field.name for field in fields(LearnerConfig)),
     "Run folder (records/)": (
-        *("resume", "xpid", "savedir", "auto_resume"),
+        *("resume", "init_from", "xpid", "savedir", "auto_resume"),
         *("checkpoint_minutes", "keep_every", "disable_checkpoint"),
     ),
     "Test games (evaluation/)": ("evaluate_*",),

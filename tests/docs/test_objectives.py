@@ -10,7 +10,7 @@ from fastweights.training import RunOptions
 from fastweights.training.presets import PRESETS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "objectives.md").read_text()
-SECTION = PAGE.partition("These options differ between the presets")[2]
+SECTION = PAGE.partition("The presets' main options")[2]
 HEAD, _, *ROWS = (
     [cell.strip() for cell in line.strip("|").split("|")]
     for line in re.search(r"(?:^\|.*\n)+", SECTION, re.MULTILINE)[0].splitlines()

@@ -196,7 +196,7 @@ def test_help_is_help(capsys):
         (["--actor-gpus", "0.5"], "leave --actor-gpus out, or --engine ray"),
         (["--env-groups", "0"], "--env-groups must be at least 1"),
         (["--queue-size", "-1"], "--queue-size must be at least 0"),
-        (["--num-threads", "-1"], "at least 0"),
+        (["--num-threads", "-1"], "error: --num-threads must lie in [0, 4096], not -1"),
         (["--resume", "nowhere"], "no such run folder"),
         (["--resume", "nowhere", "--preset", "quick"], "contradict"),
     ],
