@@ -1,6 +1,6 @@
 from .allocator import tune_allocator as tune_allocator
-from .atomic_files import PARTIAL as PARTIAL
 from .atomic_files import link_or_copy as link_or_copy
+from .atomic_files import partial_name as partial_name
 from .atomic_files import remove_partials as remove_partials
 from .atomic_files import replacing as replacing
 from .atomic_files import write_bytes as write_bytes

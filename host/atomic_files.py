@@ -1,12 +1,13 @@
 """Files that are either complete or absent: written to a temporary name, flushed, renamed.
 
 A rename within a folder is atomic, so a reader, or a run resumed after `kill -9`, finds either the
-old file or the new one. A killed writer leaves a file `.partial-<pid>.<name>`. The suffix is kept,
-because image and video writers use it to choose the format.
+old file or the new one. A killed writer leaves a file `.partial-<random>.<name>`. The suffix is
+kept, because image and video writers use it to choose the format.
 """
 
 import contextlib
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ def replacing(path: Path) -> Iterator[Path]:
     If an exception (including Ctrl-C) ends the block, the partial file is removed and the old file
     stays. Raises `OSError`, which names `path`, if the file cannot be written, flushed or renamed.
     """
-    partial = path.with_name(f"{PARTIAL}{os.getpid()}.{path.name}")
+    partial = partial_name(path)
     try:
         yield partial
         with partial.open("rb+") as file:
@@ -35,6 +36,11 @@ def replacing(path: Path) -> Iterator[Path]:
             error.filename = str(path)  # errors of writing to an open file name no path
         raise
     _flush_folder(path.parent)
+
+
+def partial_name(path: Path) -> Path:
+    """Return a new name beside `path`, which nobody can have foreseen and made a link of."""
+    return path.with_name(f"{PARTIAL}{secrets.token_hex(8)}.{path.name}")
 
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:

@@ -27,19 +27,28 @@ def check_all_contained(folder: Path) -> None:
     inside = folder.resolve()
     for entry in _entries(inside):
         if entry.is_symlink():
-            if not Path(entry.path).resolve().is_relative_to(inside):
+            if not _leads_into(inside, Path(entry.path)):
                 raise UserError(
-                    f"{entry.path!r} is a link out of the run folder: replace it with the file or "
-                    "folder itself, or remove it"
+                    f"{entry.path!r} is a link out of the run folder, or to itself: replace it "
+                    "with the file or folder itself, or remove it"
                 )
         elif not (entry.is_file() or entry.is_dir()):
             raise UserError(f"{entry.path!r} is neither a file nor a folder: remove it")
 
 
+def _leads_into(folder: Path, link: Path) -> bool:
+    try:
+        return link.resolve().is_relative_to(folder)
+    except (RuntimeError, OSError):  # a loop of links, before and from Python 3.13 on
+        return False
+
+
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
     """Yield everything below `folder`, without following links. Raises `OSError`."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            yield entry
-            if entry.is_dir(follow_symlinks=False):
-                yield from _entries(Path(entry.path))
+    folders = [str(folder)]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                yield entry
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)

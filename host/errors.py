@@ -149,7 +149,7 @@ def without_new_folders(path: Path) -> Iterator[None]:
 def one_line(message: str) -> str:
     """Return a message without newlines and control characters, which could control a terminal.
 
-    Characters that cannot be encoded, such as undecodable bytes of a file name, are removed.
+    They and characters that cannot be encoded, such as undecodable bytes of a file name, become ?.
     """
     return "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
 

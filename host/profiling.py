@@ -4,6 +4,7 @@ RUN/profile.txt   seconds of each stage in each thread, then the slowest operato
 RUN/trace.json    a few updates, operator by operator, for chrome://tracing or ui.perfetto.dev
 """
 
+import errno
 import math
 import threading
 import time
@@ -17,6 +18,7 @@ from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from fastweights.host.atomic_files import replacing, write_bytes
+from fastweights.host.errors import describe_os_error
 from fastweights.host.stages import STAGES, Stages, Total
 
 WARM_UP = 5  # updates before the trace: the first ones build kernels and allocate memory
@@ -33,8 +35,9 @@ def profiled(
     """Pass `rows` on, trace a few updates, and at the end write and print the table.
 
     If the run continues after the trace, the table counts from the trace's end. If there are no
-    rows, as when all updates were made earlier, an existing profile stays. The first of `threads`
-    is the caller's; its stages' checks may end the run while operators are summed up.
+    rows, as when all updates were made earlier, an existing profile stays. A file that cannot be
+    written is reported and does not end the run. The first of `threads` is the caller's; its
+    stages' checks may end the run while operators are summed up.
     """
     table = _StageTable(threads)
     operators = f"no trace: the run ended before update {WARM_UP + 1}"
@@ -56,9 +59,7 @@ def profiled(
                 _stop(trace, threads, folder / "trace.json")
                 operators = _operators(trace, patience=_PATIENCE)
             if count:
-                stages, path = str(table), folder / "profile.txt"
-                write_bytes(path, f"{stages}\n\n{operators}\n".encode())
-                print(f"{stages}\nprofile: {path}", flush=True)
+                _write_table(str(table), operators, folder / "profile.txt")
             else:
                 print("profile: not written, because no update was made", flush=True)
 
@@ -112,8 +113,28 @@ def _stop(trace: profile, threads: Sequence[Stages], path: Path) -> None:
     for thread in threads:
         thread.annotate = nullcontext
     trace.stop()
-    with replacing(path) as partial:
-        trace.export_chrome_trace(str(partial))
+    try:
+        with replacing(path) as partial:
+            _export(trace, partial)
+    except OSError as error:
+        print(f"no trace: {describe_os_error(error)}", flush=True)
+
+
+def _export(trace: profile, path: Path) -> None:
+    """Write the trace; raise an `OSError` if that failed, which torch does not report."""
+    trace.export_chrome_trace(str(path))
+    if not path.exists():
+        path.with_name(f"{path.name}.tmp").unlink(missing_ok=True)  # where torch writes it first
+        raise OSError(errno.EIO, "could not be written: is the disk full?")
+
+
+def _write_table(stages: str, operators: str, path: Path) -> None:
+    try:
+        write_bytes(path, f"{stages}\n\n{operators}\n".encode())
+    except OSError as error:
+        print(f"{stages}\nno profile: {describe_os_error(error)}", flush=True)
+    else:
+        print(f"{stages}\nprofile: {path}", flush=True)
 
 
 def _operators(

@@ -10,7 +10,6 @@ import datetime
 import errno
 import itertools
 import json
-import os
 import re
 import shlex
 import shutil
@@ -20,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from fastweights.host import (
-    PARTIAL,
     FolderLock,
     UserError,
     check_all_contained,
@@ -32,6 +30,7 @@ from fastweights.host import (
     expanded,
     machine,
     nearest_name,
+    partial_name,
     read_object,
     remove_partials,
     slurm_job,
@@ -378,12 +377,12 @@ def _latest(path: Path) -> str | None:
 def _point_latest_to(path: Path) -> None:
     """Point `latest` to the run, unless links are impossible or `latest` is a folder."""
     latest = path.with_name("latest")
-    beside = path.with_name(f"{PARTIAL}{os.getpid()}.latest")
+    beside = partial_name(latest)
     if latest.exists() and not latest.is_symlink():
         return
     try:
-        beside.unlink(missing_ok=True)
         beside.symlink_to(path.name, target_is_directory=True)
         beside.replace(latest)
     except (OSError, NotImplementedError):
-        return
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)

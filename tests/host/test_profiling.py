@@ -2,6 +2,7 @@
 
 import json
 import re
+import resource
 import threading
 import time
 
@@ -111,6 +112,25 @@ def test_a_run_that_ends_within_the_trace_has_what_there_was(tmp_path):
     events = json.loads((tmp_path / "run" / "trace.json").read_text())["traceEvents"]
     assert events
     assert "no trace" not in (tmp_path / "run" / "profile.txt").read_text()
+
+
+def test_a_trace_that_cannot_be_written_does_not_end_the_run(tmp_path, capsys, monkeypatch):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    export = profiling._export
+
+    def export_to_a_full_disk(trace, path):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+        try:
+            export(trace, path)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    monkeypatch.setattr(profiling, "_export", export_to_a_full_disk)
+    updates = WARM_UP + TRACED + 2
+    assert train(tmp_path, "run", "--profile", "--total-steps", 20 * updates) == 0
+    assert "no trace: " in (said := capsys.readouterr().out) and "is the disk full?" in said
+    assert "seconds of training" in (tmp_path / "run" / "profile.txt").read_text()
+    assert not list((tmp_path / "run").glob("*trace.json*"))
 
 
 def test_adding_operators_up_ends_where_the_run_is_to_stop():

@@ -8,6 +8,7 @@ import pytest
 import torch
 from forks import Program
 
+from fastweights.host import atomic_files
 from fastweights.host.atomic_files import link_or_copy
 from fastweights.records.checkpoint_folder import CheckpointFolder
 from fastweights.records.checkpoints import CheckpointError, load_checkpoint
@@ -204,6 +205,7 @@ def test_a_run_without_checkpoints_is_not_suggested_again(tmp_path):
 KILLED_AGAIN_AND_AGAIN = """
 import os, random, signal, sys, time, torch
 from pathlib import Path
+from fastweights.host import atomic_files
 from fastweights.host.atomic_files import link_or_copy
 from fastweights.records.checkpoint_folder import CheckpointFolder
 from fastweights.records import load_checkpoint
@@ -265,7 +267,8 @@ def test_the_published_readings_are_kept(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_the_full_disk_error_names_the_remaining_checkpoint(tmp_path):
+def test_the_full_disk_error_names_the_remaining_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(atomic_files, "partial_name", _partial)
     (tmp_path / "checkpoints").mkdir()
     folder = CheckpointFolder(tmp_path)
 
@@ -287,4 +290,8 @@ def test_the_full_disk_error_names_the_remaining_checkpoint(tmp_path):
 
 def fill_up(path: Path) -> None:
     """Redirect the next write of `path` to a device that answers as a full disk does."""
-    path.with_name(f".partial-{os.getpid()}.{path.name}").symlink_to("/dev/full")
+    _partial(path).symlink_to("/dev/full")
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(f".partial-7.{path.name}")

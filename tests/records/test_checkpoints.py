@@ -11,6 +11,7 @@ import pytest
 import torch
 from forks import Program
 
+from fastweights.host import atomic_files
 from fastweights.records.checkpoints import (
     CheckpointError,
     fitting,
@@ -165,11 +166,13 @@ def test_another_version_is_named(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_is_one_line_and_keeps_the_old_file(tmp_path):
+def test_a_full_disk_is_one_line_and_keeps_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "a.pt"
     save_checkpoint(payload(1.0), path)
     # The partial file is a link to a device that answers ENOSPC, as a full disk does.
-    (tmp_path / f".partial-{os.getpid()}.a.pt").symlink_to("/dev/full")
+    partial = tmp_path / ".partial-7.a.pt"
+    partial.symlink_to("/dev/full")
+    monkeypatch.setattr(atomic_files, "partial_name", lambda _: partial)
     with pytest.raises(CheckpointError, match="No space left on device") as caught:
         save_checkpoint(payload(2.0), path)
     assert "\n" not in str(caught.value) and str(path) in str(caught.value)
