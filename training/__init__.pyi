@@ -1,7 +1,7 @@
 from .assembly import assembled as assembled
-from .assembly import check_kernels as check_kernels
 from .assembly import plan_for as plan_for
 from .assembly import try_out as try_out
+from .checks import check_kernels as check_kernels
 from .checks import check_options as check_options
 from .environments import Rules as Rules
 from .environments import make_environments as make_environments

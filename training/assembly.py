@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from copy import deepcopy
 from typing import NamedTuple
 
 import numpy as np
@@ -12,10 +11,10 @@ from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from fastweights.agents import Network
-from fastweights.cores import Core
 from fastweights.envs import Environments, resolve
 from fastweights.host import Stages, compute_exactly, use_threads, user_input
 from fastweights.kernels import use_backend
+from fastweights.training.checks import check_kernels
 from fastweights.training.environments import make_environments
 from fastweights.training.memory_needs import check_memory
 from fastweights.training.options import RunOptions
@@ -106,7 +105,7 @@ def _network(options: RunOptions, plan: Plan, environments: Environments) -> Net
             options.core,
         )
     for device in dict.fromkeys((plan.learner, plan.actor)):
-        check_kernels(network.core, options.kernels, device)
+        check_kernels(network.core, device)
     return network
 
 
@@ -116,15 +115,3 @@ def _drops_units(network: Network) -> bool:
     of_layers = [module.p for module in modules if isinstance(module, _DropoutNd)]
     of_pytorch = [module.dropout for module in modules if isinstance(module, nn.RNNBase)]
     return any(rate > 0 for rate in (*of_layers, *of_pytorch))
-
-
-def check_kernels(core: Core, kernels: str, device: torch.device) -> None:
-    """Raise a one-line `ValueError` if `core` on `device` cannot run on the forced backend."""
-    if kernels == "auto":
-        return
-    try:
-        with torch.no_grad():
-            there = deepcopy(core).eval().to(device)  # draws no random numbers for dropout
-            there(torch.zeros(1, 1, core.input_size, device=device))
-    except ValueError as error:
-        raise ValueError(f"--kernels {kernels}: {error}") from error

@@ -1,7 +1,11 @@
 """Checks of a run's options, individually and in combination, with one-line errors."""
 
+from copy import deepcopy
+
+import torch
+
 from fastweights.agents import unread
-from fastweights.cores import core_kind
+from fastweights.cores import Core, core_kind
 from fastweights.host import (
     BATCH,
     COUNT,
@@ -12,7 +16,7 @@ from fastweights.host import (
     divisors_near,
     flag,
 )
-from fastweights.kernels import check_backend
+from fastweights.kernels import check_backend, requested_backend
 from fastweights.training.options import RunOptions
 
 _RANGES = {
@@ -36,6 +40,19 @@ def check_options(options: RunOptions) -> None:
     _check_batches(options)
     _check_reuse(options)
     _check_run(options)
+
+
+def check_kernels(core: Core, device: torch.device) -> None:
+    """Raise a one-line `ValueError` if `core` on `device` cannot run on the forced backend."""
+    kernels = requested_backend()
+    if kernels == "auto":
+        return
+    try:
+        with torch.no_grad():
+            there = deepcopy(core).eval().to(device)  # draws no random numbers for dropout
+            there(torch.zeros(1, 1, core.input_size, device=device))
+    except ValueError as error:
+        raise ValueError(f"kernels {kernels}: {error}") from error
 
 
 def _check_numbers(options: RunOptions) -> None:

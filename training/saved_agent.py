@@ -36,6 +36,7 @@ from fastweights.records import (
     run_of,
     runs_near,
 )
+from fastweights.training.checks import check_kernels
 from fastweights.training.options import RunOptions, changed_flags
 from fastweights.training.torchbeast_model import is_torchbeast, translated
 
@@ -304,9 +305,14 @@ class Named:
             import_core(core)
 
     def agents(self, paths: Sequence[Path], device: torch.device | str) -> list[SavedAgent]:
-        """Load agents onto `device`. Raises a one-line `ValueError`: see `open_agent`, `check`."""
+        """Load agents onto `device`.
+
+        Raises a one-line `ValueError`: see `open_agent`, `check_kernels` and `check`.
+        """
         self.import_cores()
         found = [open_agent(path, device, self.env) for path in paths]
+        for agent in found:
+            check_kernels(agent.network.core, torch.device(device))
         self.check({agent.path: agent.options for agent in found})
         return found
 

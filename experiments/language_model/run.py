@@ -75,7 +75,7 @@ def run_language_model(options: LanguageOptions, resume: Path | None = None) -> 
         torch.manual_seed(options.seed)
         with user_input():
             model = options.build(text.vocabulary.size).to(setting.device)
-            check_kernels(model.core, options.kernels, setting.device)
+            check_kernels(model.core, setting.device)
         stages = Stages("learner")
         together = Together(share, replicas.rank, replicas.sum)
         settings = options.trainer, options.seed, together, setting.precision.context, stages

@@ -24,7 +24,7 @@ from fastweights.records import (
     runs_near,
 )
 from fastweights.tasks.language_model import LanguageModel, Vocabulary
-from fastweights.training import check_known_core
+from fastweights.training import check_kernels, check_known_core
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ def open_model(
     `core`: a memory in a user's module (`my_module:name`), which is then imported.
 
     Raises:
-        ValueError: the memory cannot be imported; one line.
+        ValueError: the memory cannot be imported, or cannot run on a forced backend; one line.
         UserError: there is no such model; one line.
         CheckpointError: a file is damaged; one line.
     """
@@ -84,6 +84,7 @@ def open_model(
             )
         model = built_for(weights, lambda: options.build(vocabulary.size))
         step = payload["step"]
+    check_kernels(model.core, torch.device(device))
     return SavedModel(
         folder=folder,
         step=step,
