@@ -22,6 +22,7 @@ from fastweights.host import (
     make_folder,
     processors,
     read_object,
+    user_input,
     without_new_folders,
 )
 from fastweights.records import current_options, read_meta
@@ -167,7 +168,7 @@ class Grid:
             missing = [run for run in runs if not run.finished]
             said = f"{self.title}: {len(runs)} runs, {len(missing)} of them to do"
             said += f": {names(run.name for run in missing)}" if missing else ""
-            console.print(said, markup=False, soft_wrap=True)
+            console.out(said, highlight=False)
             side_by_side = SideBySide(at_once, self.folder, console)
             due = {run: run.command() for run in missing}
             while due:
@@ -197,11 +198,13 @@ def rebuild(
     """
     if at_once < 0:
         raise UserError(f"--jobs must be at least 0, not {at_once}")
+    with user_input():
+        at_once = at_once or processors()
     with without_new_folders(grid.folder):
         for named, folder in (("--runs", grid.folder), ("--out", out)):
             make_folder(folder, named)
     try:
-        failures = grid.fill(at_once or processors())
+        failures = grid.fill(at_once)
     except Interrupted as interrupted:
         print(STOPPED)
         return 128 + interrupted.signal_number

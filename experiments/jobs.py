@@ -135,7 +135,7 @@ class SideBySide:
         return self._folder / f"{name}.out"
 
     def _say(self, line: str) -> None:
-        self._progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._progress.console.out(line, highlight=False)
 
 
 def report(failures: Mapping[str, str], folder: Path) -> int:

@@ -26,6 +26,7 @@ from .errors import expanded as expanded
 from .errors import make_folder as make_folder
 from .errors import one_line as one_line
 from .errors import one_line_errors as one_line_errors
+from .errors import resolved as resolved
 from .errors import user_input as user_input
 from .errors import without_new_folders as without_new_folders
 from .flag_names import check_given_once as check_given_once
@@ -64,6 +65,7 @@ from .ranges import BATCH as BATCH
 from .ranges import COUNT as COUNT
 from .ranges import NOT_NEGATIVE as NOT_NEGATIVE
 from .ranges import POSITIVE as POSITIVE
+from .ranges import SECONDS as SECONDS
 from .ranges import SEED as SEED
 from .ranges import SHARE as SHARE
 from .ranges import THREADS as THREADS

@@ -8,6 +8,7 @@ user started this process. A user's own program gets hints that work in the curr
 import importlib.metadata
 import os
 import shlex
+import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import fastweights
 from fastweights.host.errors import one_line_errors
+from fastweights.host.progress import discard
 from fastweights.host.waiting import sleep_while_waiting
 
 # These lie beside the package in a checkout; an installed package has only its own folder.
@@ -61,7 +63,8 @@ def install_command(extra: str) -> str:
 def run_command(command: str, arguments: Sequence[str] | None = None) -> int:
     """Run `command` in this process, by default with its arguments; return the exit code.
 
-    Call it before torch is imported. If a thread was left behind, the process ends here.
+    Call it before torch is imported. If nobody reads what the command prints (`| head`), it ends
+    quietly, with a shell's code for that. If a thread was left behind, the process ends here.
     """
     sleep_while_waiting()
     # Python searches a script's folder first: `report.py` there must not hide a user's `report`.
@@ -69,8 +72,12 @@ def run_command(command: str, arguments: Sequence[str] | None = None) -> int:
     main = import_module(f"fastweights.launch.{command}").main
     try:
         code = main(arguments)
+        sys.stdout.flush()
     except SystemExit as end:
         code = end.code
+    except BrokenPipeError:
+        discard(sys.stdout)
+        code = 128 + signal.SIGPIPE
     if any(thread.is_alive() for thread in _left_behind):
         sys.stdout.flush()
         sys.stderr.flush()

@@ -38,9 +38,12 @@ def check_all_contained(folder: Path) -> None:
 
 def _leads_into(folder: Path, link: Path) -> bool:
     try:
-        return link.resolve().is_relative_to(folder)
-    except (RuntimeError, OSError):  # a loop of links, before and from Python 3.13 on
+        link.stat()
+    except FileNotFoundError:
+        pass
+    except OSError:  # a loop of links, for which `resolve` depends on Python's version
         return False
+    return link.resolve().is_relative_to(folder)
 
 
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:

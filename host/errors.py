@@ -117,6 +117,21 @@ def expanded(path: Path | str) -> Path:
         raise UserError(f"{path}: no such home folder") from error
 
 
+def resolved(path: Path | str) -> Path:
+    """Return the absolute path without links or a leading ~.
+
+    Raises:
+        UserError: there is no such home folder, or the path is a loop of links; one line.
+    """
+    path = expanded(path)
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UserError(describe_os_error(error)) from error
+    return path.resolve()
+
+
 def make_folder(path: Path, name: str) -> None:
     """Create a folder and its parents; raise a `UserError` with its `name`, such as `--out`.
 

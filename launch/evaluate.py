@@ -3,7 +3,6 @@
 For example: `python launch/evaluate.py RUN...`.
 """
 
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +30,9 @@ from fastweights.evaluation import (
     play_agent,
 )
 from fastweights.host import (
+    SECONDS,
     Console,
+    check_range,
     choose_device,
     compute_exactly,
     expanded,
@@ -117,5 +118,4 @@ def _check(options: EvaluateOptions) -> None:
         used = ("runs", "export", "core", "env", "device", "num_threads")
         if unused := [name for name in changed_fields(options) if name not in used]:
             raise ValueError(f"--export plays no games: leave out {flags(unused)}")
-    if not 0 < options.clip_seconds < math.inf:
-        raise ValueError(f"--clip-seconds must be above 0 and finite, not {options.clip_seconds}")
+    check_range("clip_seconds", options.clip_seconds, SECONDS)

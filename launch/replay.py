@@ -59,7 +59,7 @@ class ReplayOptions(Named):
     Reads RUN/meta.json and RUN/hashes.csv; writes nothing. Exit code 0: identical; 1: different.
     """
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Annotated[Path, tyro.conf.arg(metavar="RUN"), tyro.conf.Positional]
     """Run folder of an agent."""
     updates: int | None = None
     """Number of updates to re-run, counted from the first (default: all recorded)."""

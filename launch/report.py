@@ -28,11 +28,11 @@ from fastweights.evaluation.reports import (
 )
 from fastweights.host import (
     Console,
-    expanded,
     make_folder,
     one_line,
     one_line_errors,
     one_of,
+    resolved,
     typed_command,
     user_input,
     without_new_folders,
@@ -49,7 +49,7 @@ class ReportOptions:
     Of several runs of one seed, the longest or newest counts.
     """
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Run folders; the runs may still be training."""
     out: Path | None = None
     """Output folder (default: RUN/report; for several runs, `report` beside the first of them)."""
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         blocks = report_sections(grouped_runs(runs), pairs, folder)
         pages = write_report(options.title, blocks, folder)
     for path in pages:
-        Console().print(one_line(f"report: {path}"), markup=False, soft_wrap=True)
+        Console().out(one_line(f"report: {path}"), highlight=False)
     return 0
 
 
@@ -97,5 +97,5 @@ def _pair(text: str, trained: Collection[str]) -> tuple[str, str]:
 
 def _folder(runs: Sequence[Path], out: Path | None) -> Path:
     if out is not None:
-        return expanded(out).resolve()
+        return resolved(out)
     return (runs[0] if len(runs) == 1 else runs[0].parent) / "report"

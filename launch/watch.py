@@ -3,7 +3,6 @@
 For example: `python launch/watch.py RUN`.
 """
 
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,9 +36,11 @@ from fastweights.evaluation.films import (
     until_stopped,
 )
 from fastweights.host import (
+    SECONDS,
     Console,
     Interrupted,
     StopRequests,
+    check_range,
     choose_device,
     compute_exactly,
     expanded,
@@ -59,7 +60,7 @@ class WatchOptions(Named):
     Writes an MP4 into RUN/clips, or opens a window with --live.
     """
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Annotated[Path, tyro.conf.arg(metavar="RUN"), tyro.conf.Positional]
     """Run folder (the newest checkpoint) or checkpoint file."""
     out: Path | None = None
     """Output file, .mp4 or .gif (default: one per game in RUN/clips)."""
@@ -111,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     fps = environments.steps_per_second
     longest = longest_test(agent.options, options.protocol)
     played = episode(agent, environments, options.action_mode, options.seed, device)
-    played = islice(played, longest and longest // environments.frames_per_step)
+    played = islice(played, longest and max(1, longest // environments.frames_per_step))
     with StopRequests() as stop:
         pictures = until_stopped(filmed(agent, environments, played, _limit(options, fps)), stop)
         if options.live:
@@ -119,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             out = expanded(options.out) if options.out else None
             path = out or clip_path(agent, options.game, options.action_mode, "_memory.mp4")
-            Console().print(f"film: {write_clip(pictures, path, fps)}", soft_wrap=True)
+            Console().out(f"film: {write_clip(pictures, path, fps)}", highlight=False)
         environments.close()
         try:
             stop.check()
@@ -132,8 +133,7 @@ def check(options: WatchOptions) -> None:
     """Raise a one-line `ValueError` for invalid or conflicting options."""
     if options.frames is not None and options.frames < 1:
         raise ValueError(f"--frames must be at least 1, not {options.frames}")
-    if options.seconds is not None and not 0 < options.seconds < math.inf:
-        raise ValueError(f"--seconds must be above 0 and finite, not {options.seconds}")
+    check_range("seconds", options.seconds, SECONDS)
     if options.live and options.out is not None:
         raise ValueError("--live writes no file: leave out --live or --out")
     if options.out is not None and options.out.suffix.lower() not in (".mp4", ".gif"):

@@ -39,14 +39,12 @@ def show_trace(path: Path, command: str, text: str) -> int:
     write_csv(found, path / "trace.csv")
     figure = trace_figure(found, f"{options.core} on {options.task.title}")
     save_figure(figure, path / "trace.png")
-    Console().print(
+    Console().out(
         f"{found.component} follows the machine best: {100 * found.explained:.1f} % of its "
         f"variance lies between {found.groups}\nwrong answers: {len(found.wrong)} of "
         f"{sum(one is not None for one in found.expected)}\n{path / 'trace.png'}\n"
         f"{path / 'trace.csv'}",
-        markup=False,
         highlight=False,
-        soft_wrap=True,
     )
     return 0
 

@@ -13,9 +13,12 @@ def cache_folder() -> Path:
     Raises:
         OSError: the user has no home folder, as in some containers. The message is one line.
     """
+    if chosen := os.environ.get(VARIABLE):
+        try:
+            return Path(chosen).expanduser().absolute()  # a library is loaded only by a full path
+        except RuntimeError as error:
+            raise FileNotFoundError(f"{VARIABLE}={chosen}: no such home folder") from error
     try:
-        if chosen := os.environ.get(VARIABLE):
-            return Path(chosen).expanduser()
         folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     except RuntimeError as error:
         raise FileNotFoundError(

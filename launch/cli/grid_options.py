@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fastweights.cores import import_core
-from fastweights.host import UserError, expanded, user_input
+from fastweights.host import UserError, resolved, user_input
 from fastweights.launch.cli.parser import count
 
 
@@ -50,5 +50,4 @@ def axes_of(options: argparse.Namespace, names: Sequence[str]) -> Mapping[str, S
 
 def folders(options: argparse.Namespace) -> tuple[Path, Path]:
     """Return the folder of the runs and the output folder."""
-    runs, out = expanded(options.runs), expanded(options.out or options.runs)
-    return runs.resolve(), out.resolve()
+    return resolved(options.runs), resolved(options.out or options.runs)

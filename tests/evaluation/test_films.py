@@ -267,6 +267,12 @@ def test_three_stacked_pictures_are_not_taken_for_colours(tmp_path):
         assert contains(picture, grey[..., None].repeat(3, -1))
 
 
+def test_a_time_limit_below_one_agent_step_leaves_one_picture(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr(watch, "longest_test", lambda *_: 3)  # emulator frames
+    assert watch.main([str(trained), "--out", str(tmp_path / "a.mp4"), "--num-threads", "1"]) == 0
+    assert len(imageio.imread(tmp_path / "a.mp4")) == 1
+
+
 def test_three_channels_of_another_game_are_colours():
     (moment,) = few("lstm", 1)
     colours = np.random.default_rng(0).integers(0, 255, (3, 168, 168), np.uint8)
@@ -294,13 +300,14 @@ def test_the_game_shown_is_the_one_that_evaluate_counts(trained):
     assert len({moment.action for moment in shown}) > 1
 
 
-def test_a_whole_episode_is_filmed_unless_a_cap_is_asked_for(tmp_path):
+def test_a_whole_episode_is_filmed_unless_a_cap_is_asked_for(tmp_path, capsys):
     maze = ["--env", "TMaze", "--env-options", "corridor=3", "--core", "feedforward"]
     where = ["--savedir", str(tmp_path), "--xpid", "maze"]
     assert atari.main([*maze, *FAST, "--total-steps", "64", *where]) == 0
-    run, out = str(tmp_path / "maze"), tmp_path / "maze.mp4"
+    run, out = str(tmp_path / "maze"), tmp_path / "[bold]maze.mp4"  # not markup
     playing = player("feedforward", "TMaze", options={"corridor": 3})
     assert watch.main([run, "--out", str(out), "--num-threads", "1"]) == 0
+    assert f"film: {out}\n" in capsys.readouterr().out
     assert 4 <= len(imageio.imread(out)) <= 13  # between the shortest and the longest possible game
     assert len(list(moments(playing))) == playing.row.episodes[0].agent_steps
     assert watch.main([run, "--out", str(out), "--seconds", "0.25", "--num-threads", "1"]) == 0
@@ -323,7 +330,8 @@ def test_a_film_under_other_options_of_the_environment_says_so(trained, tmp_path
     [
         (["nowhere"], "nowhere"),
         (["{run}", "--frames", "0"], "--frames must be at least 1"),
-        (["{run}", "--seconds", "-1"], "--seconds must be above 0"),
+        (["{run}", "--seconds", "-1"], "--seconds must lie in (0, 1e9], not -1.0"),
+        (["{run}", "--seconds", "1e308"], "--seconds must lie in (0, 1e9], not 1e+308"),
         (["{run}", "--protocol", "macho"], "known: full-game"),
         (["{run}", "--live", "--out", "film.mp4"], "leave out --live or --out"),
         (["{run}", "--out", "film.avi"], "must end in .mp4 or .gif"),

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from forks import Program
 
 from fastweights import launch
 from fastweights.experiments.sequences.cells import SequenceRun
@@ -56,6 +57,23 @@ def test_an_interrupt_while_a_command_is_imported_is_one_line(tmp_path, monkeypa
     with pytest.raises(SystemExit, match="130"):
         run_command("interrupted")
     assert capsys.readouterr().err == "error: interrupted\n"
+
+
+NOBODY_READS = """
+import os, sys
+read, write = os.pipe()
+os.close(read)
+os.dup2(write, 1)
+from fastweights.host import run_command
+sys.exit(run_command("export", sys.argv[1:]))
+"""
+
+
+def test_a_command_whose_output_nobody_reads_ends_quietly(tmp_path):
+    sample = ROOT / "tests" / "samples" / "agent"
+    ended = Program(NOBODY_READS, sample, "--format", "safetensors", "--out", tmp_path / "a").end()
+    assert (ended.returncode, ended.stderr) == (141, "")
+    assert (tmp_path / "a" / "model.safetensors").exists()
 
 
 def test_a_command_started_in_the_folder_of_the_commands(monkeypatch):

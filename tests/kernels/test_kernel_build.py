@@ -137,6 +137,16 @@ def test_a_user_without_a_home_is_told_what_to_set(monkeypatch, caplog):
     assert "no home folder: set FASTWEIGHTS_CACHE" in caplog.text
 
 
+def test_the_cache_folder_is_a_full_path(monkeypatch, tmp_path):
+    """A library is loaded from its path only if that has a folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FASTWEIGHTS_CACHE", ".")
+    assert cache_folder() == tmp_path
+    monkeypatch.setenv("FASTWEIGHTS_CACHE", "~no_such_user_7/a")
+    with pytest.raises(OSError, match="FASTWEIGHTS_CACHE=~no_such_user_7/a: no such home folder"):
+        cache_folder()
+
+
 def test_the_stem_runs_without_a_compiler_and_looks_for_it_once(monkeypatch, caplog):
     torch.manual_seed(0)
     stem, frame = build_stem("resnet", (4, 20, 20)), torch.zeros(2, 4, 20, 20, dtype=torch.uint8)

@@ -59,7 +59,7 @@ def half_trained(tmp_path, monkeypatch):
         (atari, ["Qbert"], "error: Unrecognized options: Qbert (see --help)"),
         (list_ops, ["--depth", "ten"], "error: --depth INT: must be a whole number"),
         (t_maze, ["--coers", "rdn"], "--coers rdn; did you mean --cores? (see --help)"),
-        (watch, [], "error: Missing from python launch/watch.py: PATH Run folder"),
+        (watch, [], "error: Missing from python launch/watch.py: RUN Run folder"),
     ],
 )
 def test_what_cannot_be_parsed_is_one_line_in_any_terminal(
@@ -278,6 +278,27 @@ def test_unknown_home_folders_are_one_line(trained, capsys):
         assert f"{nobody}" in (line := error_of(main, words, capsys)) and "home folder" in line
 
 
+def test_loops_of_links_are_one_line(trained, tmp_path, capsys):
+    (tmp_path / "loop").symlink_to("loop")
+    (run := tmp_path / "run").mkdir()
+    shutil.copy(trained / "meta.json", run)
+    (run / "loop").symlink_to("loop")
+    for main, words in (
+        (evaluate.main, [run]),
+        (atari.main, ["--resume", run]),
+        (report.main, [trained, "--out", tmp_path / "loop"]),
+        (t_maze.main, ["--runs", tmp_path / "loop"]),
+    ):
+        assert "loop" in error_of(main, words, capsys)
+
+
+def test_a_wrong_number_of_cpus_is_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("FASTWEIGHTS_CPUS", "abc")
+    line = error_of(t_maze.main, ["--seeds", "1", "--runs", tmp_path / "new"], capsys)
+    assert "FASTWEIGHTS_CPUS must be a number from 1 to" in line
+    assert not (tmp_path / "new").exists()
+
+
 def test_games_that_cannot_be_kept_are_shown_before_the_error(trained, tmp_path, capsys):
     run = tmp_path / "run"
     shutil.copytree(trained, run)
@@ -342,7 +363,8 @@ def test_evaluate_refuses_a_truncated_checkpoint(trained, tmp_path, capsys):
         ([], "at least one run"),
         (["{run}", "--protocol", "machao"], "machado, noop30, trained; did you mean machado?"),
         (["{run}", "--protocol", "traind"], "did you mean trained?"),
-        (["{run}", "--clip-seconds", "0"], "above 0"),
+        (["{run}", "--clip-seconds", "0"], "--clip-seconds must lie in (0, 1e9], not 0.0"),
+        (["{run}", "--clip-seconds", "1e308"], "must lie in (0, 1e9]"),
         (["{run}", "--env", "TMaze"], "was trained on Catch, not on --env TMaze"),
         (["{run}", "--env", "Cach"], "did you mean Catch"),
     ],
