@@ -1,6 +1,5 @@
 """The calls timed by `benchmarks/kernels.py`: their sizes, and backends that can compute them."""
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from benchmarks.timing import Run
 from fastweights import kernels
+from fastweights.host import memory_bytes
 from fastweights.kernels.machinery.dispatch import BACKENDS
 from fastweights.kernels.machinery.example import Example, make
 from fastweights.kernels.registry import OPERATIONS
@@ -105,15 +105,15 @@ def contenders(name: str, call: str, mode: str, device: str) -> tuple[dict[str, 
 
 
 def too_much_memory(case: Example, device: str) -> str | None:
-    """Return why the memory is too small for the loop's backward pass, or None if it suffices."""
+    """Return why the memory is too small for the loop's backward pass.
+
+    None if the memory suffices or is unknown.
+    """
     states = case.tensors[-len(case.operation.signature.state) :]
     steps = case.operation.signature.sizes(case.tensors)["T"]
     needed = KEPT_STATES * steps * sum(state.nbytes for state in states)
-    if device == "cuda":
-        memory = torch.cuda.mem_get_info()[1]
-    else:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed < memory / 2:
+    memory = torch.cuda.mem_get_info()[1] if device == "cuda" else memory_bytes()
+    if memory is None or needed < memory / 2:
         return None
     return f"its backward needs about {needed / 1e9:.0f} GB; this machine has {memory / 1e9:.0f} GB"
 

@@ -1,15 +1,13 @@
 """Describe the machine that runs a benchmark."""
 
 import os
-import platform
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from fastweights.host import code_revision, processors
+from fastweights.host import code_revision, processor_name, processors
 from fastweights.kernels.machinery import cpu_build
 
 
@@ -18,16 +16,12 @@ def describe(device: str = "cpu") -> dict[str, Any]:
 
     Call this before the measurements; otherwise the load includes their own.
     """
-    model = ""
-    if Path("/proc/cpuinfo").exists():
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((line.split(":")[1].strip() for line in lines if "model name" in line), "")
     try:
         compiler = cpu_build.compiler_version(cpu_build.compiler()).splitlines()[0]
     except cpu_build.BuildError as error:
         compiler = str(error)
     return {
-        "processor": model or platform.processor(),
+        "processor": processor_name(),
         "vectors": torch.backends.cpu.get_cpu_capability(),
         "cores": processors(),
         "threads": torch.get_num_threads(),

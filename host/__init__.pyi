@@ -59,6 +59,7 @@ from .provenance import environment_variables as environment_variables
 from .provenance import git_revision as git_revision
 from .provenance import machine as machine
 from .provenance import memory_bytes as memory_bytes
+from .provenance import processor_name as processor_name
 from .provenance import slurm_job as slurm_job
 from .provenance import versions as versions
 from .ranges import BATCH as BATCH

@@ -93,7 +93,7 @@ def machine() -> dict[str, Any]:
     """Return operating system, processor, cores, memory in bytes, and the GPUs already in use."""
     return {
         "system": platform.platform(),
-        "processor": _processor_name(),
+        "processor": processor_name(),
         "cores": os.cpu_count(),
         "memory_bytes": memory_bytes(),
         "gpus": _gpu_names(),
@@ -116,7 +116,8 @@ def _git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def _processor_name() -> str:
+def processor_name() -> str:
+    """Return the processor's model name; empty if unknown."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -74,6 +74,13 @@ def test_a_loop_that_keeps_too_much_is_left_out(tmp_path, monkeypatch, capsys):
     assert "no reference, its backward needs about" in capsys.readouterr().out
 
 
+def test_a_memory_of_unknown_size_suffices(monkeypatch):
+    monkeypatch.setattr(kernel_calls, "memory_bytes", lambda: None)
+    monkeypatch.setattr(kernel_calls, "KEPT_STATES", 1e12)
+    case = kernel_calls.example("delta_rule", "rl", "cpu")
+    assert kernel_calls.too_much_memory(case, "cpu") is None
+
+
 def test_a_loop_too_long_to_compile_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(torch, "compile", lambda step: step)  # single steps are still compiled
     words = ("--ops", "delta_rule", "--sizes", "rl", "--modes", "forward", "--compile")

@@ -6,12 +6,17 @@ import pytest
 
 from benchmarks import builds, soak, stems
 from benchmarks.machine import describe
+from fastweights import host
 
 
 def test_cores_are_those_that_may_be_used(monkeypatch):
     monkeypatch.delenv("FASTWEIGHTS_CPUS")
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(1000), raising=False)
     assert describe()["cores"] == 1000
+
+
+def test_the_processor_is_the_one_that_runs_record():
+    assert describe()["processor"] == host.machine()["processor"]
 
 
 class Begun(Exception):
