@@ -23,9 +23,9 @@ from rich.table import Table
 
 from benchmarks.arguments import check_above_zero
 from benchmarks.json_file import check_folder, write_json
-from benchmarks.machine import describe
+from benchmarks.machine import building, describe
 from benchmarks.timing import told_rounds
-from fastweights.host import UserError, one_line_errors
+from fastweights.host import one_line_errors
 from fastweights.kernels import split_map
 from fastweights.kernels.machinery import cpu_build
 from fastweights.kernels.pictures import max_pool, pixels, residual_unit
@@ -93,12 +93,10 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser().parse_args(arguments)
     check_folder(options.json)
     check_above_zero(options, "rounds")
-    try:
+    with building():
         cpu_build.compiler()
-    except cpu_build.BuildError as error:
-        raise UserError(str(error)) from error
-    machine = describe()
-    found = measure(options.rounds)
+        machine = describe()
+        found = measure(options.rounds)
     Console(width=100).print(table(found))
     slowest = max(statistics.median(each) for sizes in found.values() for each in sizes.values())
     taken = f"the slowest build takes {slowest:.2f} s; the limit is {WANTED:.0f} s"

@@ -98,11 +98,12 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
     given = parser().parse_args(arguments)
     check_folder(given.json)
+    machine = describe()
     with user_input():
         found = {core: medians(core) for core in given.cores}
     Console(width=120).print(table(found))
     shares = {core: dict(zip(map(str, EARLIER), one, strict=True)) for core, one in found.items()}
-    write_json(given.json, {"machine": describe(), "cores": shares})
+    write_json(given.json, {"machine": machine, "cores": shares})
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ import torch
 
 from benchmarks.json_file import write_json
 from benchmarks.kernel_calls import CALLS, Row, example
+from benchmarks.machine import building
 from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_options
 from fastweights.host import UserError, one_line_errors, tune_allocator
 from fastweights.kernels.machinery import cpu_build
@@ -110,7 +111,8 @@ def main(words: Sequence[str] | None = None) -> None:
     print(f"{'operation':22}{'size':>6}{'before, ms':>12}{'after, ms':>11}{'ratio':>8}  same bits")
     for name in options.ops:
         for call in options.sizes:
-            rows.append(row := measure(name, call, options))
+            with building():
+                rows.append(row := measure(name, call, options))
             print(
                 f"{name:22}{call:>6}{row['before_ms']:12.3f}{row['after_ms']:11.3f}"
                 f"{row['after_to_before']:8.3f}  {'yes' if row['same_bits'] else 'no'}",
