@@ -30,7 +30,7 @@ from benchmarks.json_file import write_json
 from benchmarks.timing import Run, add_options, median_ratio, take_turns, use_options
 from fastweights import kernels
 from fastweights.agents import PooledConv2d, ResidualUnit, build_stem
-from fastweights.host import choose_precision, one_line_errors, tune_allocator
+from fastweights.host import choose_precision, one_line_errors, tune_allocator, user_input
 from fastweights.launch.cli.parser import Parser
 
 FRAMES = {"acting": 32, "learning": 200}
@@ -56,7 +56,8 @@ def layers() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
 
 def _precision() -> str:
     """Return the precision of convolutions in training on this processor."""
-    return choose_precision("auto", torch.device("cpu"))
+    with user_input():
+        return choose_precision("auto", torch.device("cpu"))
 
 
 def contenders() -> dict[Key, Run]:

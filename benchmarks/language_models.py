@@ -44,7 +44,13 @@ from fastweights.experiments.language_model import (
     language_preset,
 )
 from fastweights.experiments.language_model.setting import within
-from fastweights.host import PRECISIONS, choose_precision, one_line_errors, tune_allocator
+from fastweights.host import (
+    PRECISIONS,
+    choose_precision,
+    one_line_errors,
+    tune_allocator,
+    user_input,
+)
 from fastweights.launch.cli.parser import Parser, count
 from fastweights.tasks.language_model import LanguageTrainer
 
@@ -67,13 +73,17 @@ SIZES = {  # of an update
 
 
 def chosen(options: argparse.Namespace, core: str) -> LanguageOptions:
-    """Return a model's options: the preset's, with the changes from the command line."""
-    found = language_preset(options.preset, core)
-    if options.layers:
-        found = found.with_core({"layers": options.layers})
+    """Return a model's options: the preset's, with the changes from the command line.
+
+    Raises `UserError` for changes that are not possible.
+    """
+    found, device = language_preset(options.preset, core), torch.device(options.device)
     asked = {name: getattr(options, name) for name in SIZES}
-    trainer = replace(found.trainer, **{name: n for name, n in asked.items() if n})
-    precision = choose_precision(options.precision or found.precision, torch.device(options.device))
+    with user_input():
+        if options.layers:
+            found = found.with_core({"layers": options.layers})
+        trainer = replace(found.trainer, **{name: n for name, n in asked.items() if n})
+        precision = choose_precision(options.precision or found.precision, device)
     return replace(found, trainer=trainer, precision=precision)
 
 
@@ -96,7 +106,8 @@ def contenders(
         ids = words(types, trainer.columns * (trainer.span + 1)).astype(np.int32)
         for kind in (WHOLE, LEFT_OUT) if CORES[core].has_fast_weights else (WHOLE,):
             torch.manual_seed(0)
-            model = of_core.build(types).to(options.device)
+            with user_input():
+                model = of_core.build(types).to(options.device)
             if kind == LEFT_OUT:
                 leave_recurrences_out(model)
             precision = within(of_core.precision, torch.device(options.device))
@@ -143,7 +154,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--cores", nargs="+", choices=list(CORES), default=default, **named)
     for name, what in {**SIZES, "layers": "layers of a model"}.items():
         named = {"metavar": "N", "help": f"{what} (default: the preset's)"}
-        parser.add_argument(f"--{name.replace('_', '-')}", type=count, default=0, **named)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=count, **named)
     text = "precision of matrix products (default: the preset's)"
     parser.add_argument("--precision", choices=PRECISIONS, help=text)
     add_options(parser, "updates of each model", "for the whole benchmark", 120.0)
@@ -154,7 +165,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = parser().parse_args(arguments)
-    machine = use_options(options)
+    machine = use_options(options, *SIZES, "layers")
     tune_allocator()  # training runs do so, too
     first = chosen(options, options.cores[0])
     trainer = first.trainer

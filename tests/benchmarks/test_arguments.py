@@ -11,6 +11,7 @@ from benchmarks import (
     cores,
     distributed,
     kernels,
+    language_models,
     peers,
     scaling,
     sequences,
@@ -48,6 +49,9 @@ ABOVE = "must be above 0 and finite, not"
             *(kernels, "--device cuda", "torch sees no CUDA device"),
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is present"),
         ),
+        (language_models, "--columns -1", f"--columns {ABOVE} -1"),
+        (language_models, "--span -5", f"--span {ABOVE} -5"),
+        (language_models, "--layers -1", f"--layers {ABOVE} -1"),
         (peers, "--python nowhere/python", "install.sh"),
         (peers, f"--python {sys.executable} --json nowhere/peers.json", "no folder nowhere"),
         (peers, f"--python {sys.executable} --rounds 0", f"--rounds {ABOVE} 0"),
@@ -84,6 +88,24 @@ def test_bad_input_is_one_line(command, arguments, says, capsys):
     assert stopped.value.code == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1 and says in error
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (convolutions, "FASTWEIGHTS_CPUS"),
+        (convolutions, "FASTWEIGHTS_PRECISION"),
+        (language_models, "FASTWEIGHTS_PRECISION"),
+    ],
+)
+def test_bad_environment_variables_are_one_line(command, name, monkeypatch, capsys):
+    # It would change the whole process.
+    monkeypatch.setattr(command, "tune_allocator", lambda: None)
+    monkeypatch.setenv(name, "odd")
+    with pytest.raises(SystemExit, match="2"):
+        command.main([])
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {name} ") and error.count("\n") == 1 and "'odd'" in error
 
 
 def test_a_run_that_fails_says_why():

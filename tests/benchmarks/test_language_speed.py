@@ -45,3 +45,10 @@ def test_it_runs(tmp_path):
     assert content["what"] == "small preset, 2 columns, spans of 9, float32"
     assert [row["core"] for row in content["rows"]] == ["transformer", "lt"]
     assert content["rows"][1]["tokens_per_second"] > 0
+
+
+def test_a_model_that_cannot_be_built_is_one_line(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        language_models.main(["--cores", "lt", "--layers", "1001"])
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and "must be at most 1000, not 1001" in error
