@@ -147,7 +147,8 @@ def trained(path: Path, game: str) -> tuple[str, Told]:
             player.step()
     games.close()
     options = agent.options
-    return f"{options.stem}: {options.core} after {agent.step:,} agent steps", _all(heard, EARLIER)
+    name = f"{options.stem}: {options.core} after {agent.step:,} agent steps ({path})"
+    return name, _all(heard, EARLIER)
 
 
 def table(game: str, rows: dict[str, Told]) -> Table:

@@ -1,6 +1,7 @@
 """The benchmark of stems: silence and spread, for untrained stems and trained agents."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -44,17 +45,18 @@ def test_stems_as_drawn_and_trained(tmp_path, monkeypatch, capsys):
     size = ["--num-envs", "2", "--batch-size", "2", "--unroll-length", "2", "--total-steps", "4"]
     where = ["--num-threads", "1", "--savedir", str(tmp_path), "--xpid", "run"]
     assert atari.main([*recipe, *size, *where]) == 0
-    run, file = str(tmp_path / "run"), tmp_path / "stems.json"
-    stems.main(["--runs", run, "--json", str(file)])
+    runs, file = [str(tmp_path / name) for name in ("run", "again")], tmp_path / "stems.json"
+    shutil.copytree(*runs)
+    stems.main(["--runs", *runs, "--json", str(file)])
     found = json.loads(file.read_text())["stems"]
-    trained = "shallow_norm: lstm after 4 agent steps"
+    trained = [f"shallow_norm: lstm after 4 agent steps ({run})" for run in runs]
     names = ("resnet", "shallow", "shallow_norm", "shallow_soft_centred", "shallow_centred")
-    assert list(found) == [*(f"{name}, as drawn" for name in names), trained]
+    assert list(found) == [*(f"{name}, as drawn" for name in names), *trained]
     spreads = [found[f"{name}, as drawn"]["spread"] for name in names[1:]]
     assert spreads[3] > spreads[2] > spreads[1] > 3 * spreads[0] > 0
-    assert 0 < found[trained]["silent_features"] < 1
+    assert all(0 < found[name]["silent_features"] < 1 for name in trained)
     with pytest.raises(SystemExit, match="2"):
-        stems.main(["--env", "Qbert", "--runs", run])
+        stems.main(["--env", "Qbert", "--runs", *runs])
     assert "not an agent for Qbert" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         stems.main(["--env", "TMaze"])
