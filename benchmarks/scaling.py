@@ -12,7 +12,6 @@ benchmarks/scaling_model.py.
 """
 
 import argparse
-import json
 import math
 import sys
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ from benchmarks.scaling_model import ASSUMPTIONS, Layout, Parts, estimate
 from benchmarks.scaling_output import draw, table, to_json
 from fastweights.agents import Network, NetworkConfig
 from fastweights.cores import CORES, count_parameters
-from fastweights.host import UserError, one_line_errors, user_input
+from fastweights.host import UserError, one_line_errors, read_object, user_input
 from fastweights.kernels import State
 from fastweights.launch.cli.parser import Parser
 from fastweights.training import RunOptions
@@ -73,18 +72,22 @@ def _bytes(state: State) -> int:
 
 def read_rates(path: Path, core: str) -> dict[str, float]:
     """Read the rates per CPU core of the memory `core`, with preset `paper`, from a JSON file."""
+    names = {"environments": "environments", "cpu_inference": "inference", "cpu_update": "update"}
     try:
-        content = json.loads(path.read_text())
+        content = read_object(path)
         cores = content["machine"]["cores"]
-        rows = {row["core"]: row for row in content["rows"] if row["preset"] == "paper"}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        rates = {
+            row["core"]: {ours: row[theirs] / cores for ours, theirs in names.items()}
+            for row in content["rows"]
+            if row["preset"] == "paper"
+        }
+    except (OSError, ValueError, KeyError, TypeError, ArithmeticError) as error:
         raise UserError(
             f"{path} is not a file of `benchmarks/training.py --json` ({error!r}); make it first"
         ) from error
-    if core not in rows:
-        raise UserError(f"{path} has no core {core!r}; choose one with --core: {', '.join(rows)}")
-    names = {"environments": "environments", "cpu_inference": "inference", "cpu_update": "update"}
-    return {ours: rows[core][theirs] / cores for ours, theirs in names.items()}
+    if core not in rates:
+        raise UserError(f"{path} has no core {core!r}; choose one with --core: {', '.join(rates)}")
+    return rates[core]
 
 
 def read_layout(text: str) -> Layout:

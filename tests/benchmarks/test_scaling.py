@@ -26,6 +26,7 @@ CPU = Layout(environments=48, cores=2)
 GPU = Layout(environments=1024, cores=16, gpus=1)
 SPREAD = Layout(environments=4096, machines=4, cores=16, gpus=1, learners=2, learner_gpus=4)
 RATES = ("--environments-rate", "1000", "--inference-rate", "500", "--update-rate", "250")
+RATES_MEASURED = ("environments", "inference", "update")
 TWO_CORES = ("--layout", "environments=48,cores=2")
 
 
@@ -129,6 +130,29 @@ def test_the_command_writes_what_it_prints(tmp_path: Path, capsys):
         84 * 84 * 54 / 50 + 13 * 1.02 + 32 + 2 * 256 * 4 / 50
     )
     assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("row", "cores"),
+    [
+        ({"environments": None}, 2),
+        ({"environments": "3"}, 2),
+        ({"environments": [3]}, 2),
+        ({"environments": 10**400}, 2),
+        ({}, 0),
+        ({}, "2"),
+    ],
+)
+def test_a_file_with_odd_rates_is_one_line(row, cores, tmp_path, capsys):
+    whole = {"preset": "paper", "core": "rdn", **dict.fromkeys(RATES_MEASURED, 1.0)} | row
+    rows = [{name: value for name, value in whole.items() if value is not None}]
+    path = tmp_path / "odd.json"
+    path.write_text(json.dumps({"machine": {"cores": cores}, "rows": rows}))
+    with pytest.raises(SystemExit, match="2"):
+        main(["--parts", str(path)])
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {path} is not a file of `benchmarks/training.py --json`")
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(
