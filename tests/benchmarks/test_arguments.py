@@ -1,6 +1,7 @@
 """Bad options of benchmarks print one error line before anything is measured."""
 
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -45,6 +46,11 @@ ABOVE = "must be above 0 and finite, not"
         (kernels, "--gigahertz nan", f"--gigahertz {ABOVE} nan"),
         (kernels, "--json .", ". is a folder: give a file"),
         (kernels, "--json nowhere/kernels.json", "no folder nowhere"),
+        pytest.param(
+            *(kernels, "--json /proc/kernels.json", "/proc/kernels.json cannot be written: "),
+            marks=pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc"),
+        ),
+        (kernels, f"--json {'k' * 250}.json", ".json cannot be written: File name too long"),
         pytest.param(
             *(kernels, "--device cuda", "torch sees no CUDA device"),
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is present"),
