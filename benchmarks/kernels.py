@@ -18,6 +18,10 @@ from functools import partial
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).parents[1])  # otherwise `import kernels` would find this file
+if __name__ == "__main__":
+    from fastweights.host import sleep_while_waiting
+
+    sleep_while_waiting()  # training runs do so, too
 
 from rich.console import Console
 

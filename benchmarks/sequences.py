@@ -28,6 +28,10 @@ from pathlib import Path
 from typing import Any
 
 sys.path[0] = str(Path(__file__).parents[1])
+if __name__ == "__main__":
+    from fastweights.host import sleep_while_waiting
+
+    sleep_while_waiting()  # training runs do so, too
 
 import torch
 from rich.console import Console
