@@ -17,7 +17,6 @@ FOLDER/README.md shows the tables of all JSON files in the folder.
 """
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -26,7 +25,7 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,11 +36,11 @@ sys.path[0] = str(ROOT)
 import torch
 
 from benchmarks.arguments import check_above_zero, check_game, last_words
-from benchmarks.json_file import write_json
+from benchmarks.json_file import check_folder, write_json
 from benchmarks.machine import describe, in_words
 from benchmarks.timing import logged_rate, median_ratio
 from fastweights.agents import Network
-from fastweights.host import UserError, one_line_errors, processors, write_bytes
+from fastweights.host import UserError, one_line_errors, processors, read_object, write_bytes
 from fastweights.host.waiting import WAITING_VARIABLES
 from fastweights.launch.cli.parser import Parser
 from fastweights.records import read_logs
@@ -63,6 +62,8 @@ BUSY = "import time\nwhile time.monotonic() < {until}: pass"
 LONGEST = 900.0  # seconds until a measurement is abandoned
 WARM_UP = 1  # updates before the rate is measured
 
+MACHINE = ("processor", "vectors", "cores", "torch")  # entries that must stay the same
+CASE = ("work", "competitors", "policy")
 Case = tuple[str, int, str]  # work, number of competitors, policy
 Rates = dict[Case, list[float]]
 
@@ -157,48 +158,63 @@ def play(
     cases: Sequence[Case], options: argparse.Namespace, rates: Rates, path: Path | None
 ) -> None:
     """Make the measurements missing in `rates`; store each. Every other round is reversed."""
-    machine = _machine(path)
+    setting = _setting(path, options)
     for number in range(options.rounds):
         for case in cases[:: -1 if number % 2 else 1]:
             if len(rates.setdefault(case, [])) > number:
                 continue
             rates[case].append(measure(case, options.env, options.seconds))
             print(f"round {number + 1}: {case} {rates[case][-1]:,.1f}", file=sys.stderr, flush=True)
-            write_json(path, content(machine, rates))
-    print(table(content(machine, rates)))
+            write_json(path, content(setting, rates))
+    print(table(content(setting, rates)))
 
 
-def _machine(path: Path | None) -> dict[str, Any]:
-    """Return the machine as it was before the first round.
+def _setting(path: Path | None, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the machine before the first round, the game, and the seconds of a measurement.
 
-    Raises `UserError` if the file at `path` comes from another machine.
+    Raises `UserError` if the file at `path` has others. Older files have no game and no seconds.
     """
-    now = describe()
-    before = _stored(path).get("machine", now)
+    now = {"machine": describe(), "env": options.env, "seconds": options.seconds}
+    before = {name: value for name, value in _stored(path).items() if name != "rows"} or now
+    wanted = _compared(now)
     if changed := [
-        key for key in ("processor", "vectors", "cores", "torch") if before[key] != now[key]
+        f"{name} {value}" for name, value in _compared(before).items() if value != wanted[name]
     ]:
-        told = ", ".join(f"{key} {before[key]}" for key in changed)
+        told = ", ".join(changed)
         raise UserError(f"{path} was measured with {told}; choose another file with --name")
     return before
 
 
-def content(machine: Mapping[str, Any], rates: Rates) -> dict[str, Any]:
+def _compared(setting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what must be equal for measurements to be continued."""
+    machine = {name: setting["machine"][name] for name in MACHINE}
+    return machine | {name: setting[name] for name in ("env", "seconds") if name in setting}
+
+
+def content(setting: Mapping[str, Any], rates: Rates) -> dict[str, Any]:
     """Return the content of a machine's JSON file."""
-    keys = ("work", "competitors", "policy")
-    rows = [dict(zip(keys, case, strict=True)) | {"rates": r} for case, r in rates.items()]
-    return {"machine": machine, "rows": rows}
+    rows = [dict(zip(CASE, case, strict=True)) | {"rates": r} for case, r in rates.items()]
+    return {**setting, "rows": rows}
 
 
 def _stored(path: Path | None) -> dict[str, Any]:
-    return json.loads(path.read_text()) if path and path.exists() else {}
+    """Return the content of a machine's JSON file; no rows if there is no file.
+
+    Raises `UserError` for a file with other content.
+    """
+    if not path or not path.exists():
+        return {"rows": []}
+    try:
+        stored = read_object(path)
+        _compared(stored)
+        table(stored)  # fails for rows of another benchmark
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is no file of this benchmark; choose another --name") from error
+    return stored
 
 
 def _rates(stored: Mapping[str, Any]) -> Rates:
-    return {
-        (row["work"], row["competitors"], row["policy"]): row["rates"]
-        for row in stored.get("rows", [])
-    }
+    return {tuple(row[name] for name in CASE): row["rates"] for row in stored["rows"]}
 
 
 def table(stored: Mapping[str, Any]) -> str:
@@ -241,16 +257,20 @@ other programs keeps one core busy. `loop` is a small RDN, forward and backward 
 
 
 def page(folder: Path) -> str:
-    """Return the folder's README, with a table for each of its JSON files."""
+    """Return the folder's README, with a table for each JSON file of this benchmark."""
     parts = [INTRODUCTION]
     for path in sorted(folder.glob("*.json")):
-        stored = json.loads(path.read_text())
-        said = in_words(stored["machine"])
-        rounds = sorted({len(row["rates"]) for row in stored["rows"]})
-        told = " to ".join(map(str, dict.fromkeys((rounds[0], rounds[-1]))))
-        made = textwrap.fill(f"Rounds: {told}. Machine: {said}.", 100, break_on_hyphens=False)
-        parts.append(f"## {path.stem}\n\n{made}\n\n{table(stored)}\n")
+        with suppress(UserError, OSError):  # another program's file, or a folder
+            parts.append(_section(path.stem, _stored(path)))
     return "\n".join(parts)
+
+
+def _section(name: str, stored: Mapping[str, Any]) -> str:
+    said = in_words(stored["machine"])
+    rounds = sorted({len(row["rates"]) for row in stored["rows"]}) or [0]
+    told = " to ".join(map(str, dict.fromkeys((rounds[0], rounds[-1]))))
+    made = textwrap.fill(f"Rounds: {told}. Machine: {said}.", 100, break_on_hyphens=False)
+    return f"## {name}\n\n{made}\n\n{table(stored)}\n"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -297,7 +317,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.out:
         if not options.out.is_dir():
             raise UserError(f"--out {options.out}: no such folder; create it first")
+        if Path(options.name).name != options.name:
+            raise UserError(f"--name {options.name} must be the name of a file, without a folder")
         path = options.out / f"{options.name}.json"
+        check_folder(path)
     cases = [
         (work, busy, policy)
         for work in options.works

@@ -71,6 +71,7 @@ def test_an_interrupted_benchmark_is_continued(monkeypatch, tmp_path, capsys):
     assert measured == a_round + a_round[::-1]
     stored = json.loads((tmp_path / "a.json").read_text())
     assert [row["rates"] for row in stored["rows"]] == [[1, 8], [2, 7], [3, 6], [4, 5]]
+    assert (stored["env"], stored["seconds"]) == ("Qbert", 3.0)
     assert stored["machine"]["cores"] and (tmp_path / "README.md").read_text() == page(tmp_path)
     assert table(stored) in capsys.readouterr().out
 
@@ -88,10 +89,61 @@ def test_the_table_has_medians_and_ratios_within_rounds():
     ]
 
 
-def test_another_machine_s_file_is_not_continued(tmp_path, capsys):
-    stored = {"machine": shared_machine.describe() | {"processor": "MOS 6502"}, "rows": []}
-    (tmp_path / "a.json").write_text(json.dumps(stored))
-    with pytest.raises(SystemExit):
-        main(["--out", str(tmp_path), "--name", "a"])
-    assert "was measured with processor MOS 6502; choose another" in capsys.readouterr().err
-    assert json.loads((tmp_path / "a.json").read_text())["rows"] == []
+MACHINE = {"processor": "Z80", "vectors": "none", "cores": 1, "torch": "2.0"}
+MEASURED = {
+    "machine": MACHINE,
+    "rows": [{"work": "loop", "competitors": 0, "policy": "torch", "rates": [2.0]}],
+}
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked", "says"),
+    [
+        (
+            MEASURED | {"machine": MACHINE | {"processor": "MOS 6502"}},
+            *("", "was measured with processor MOS 6502; choose another"),
+        ),
+        (MEASURED | {"env": "Pong"}, "", "was measured with env Pong; choose another"),
+        (MEASURED | {"seconds": 3.0}, "--seconds 1", "was measured with seconds 3.0; choose"),
+        ([], "", "is no file of this benchmark"),
+        ({"machine": MACHINE}, "", "is no file of this benchmark"),
+        (MEASURED | {"rows": [{"operation": "lstm"}]}, "", "is no file of this benchmark"),
+        (MEASURED, "--name s/a", "--name s/a must be the name of a file"),
+    ],
+)
+def test_another_file_is_not_continued(stored, asked, says, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(shared_machine, "describe", lambda: MACHINE)
+    monkeypatch.setattr(shared_machine, "measure", None)
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(stored))
+    with pytest.raises(SystemExit, match="2"):
+        main(["--out", str(tmp_path), "--name", "a", *asked.split()])
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1 and says in error
+    assert json.loads(path.read_text()) == stored
+
+
+def test_a_file_without_game_and_seconds_is_continued(tmp_path, monkeypatch):
+    monkeypatch.setattr(shared_machine, "describe", lambda: MACHINE)
+    monkeypatch.setattr(shared_machine, "measure", lambda *how: 4.0)
+    path, command = tmp_path / "a.json", "--works loop --competitors 0 --policies torch --rounds 2"
+    path.write_text(json.dumps(MEASURED))
+    main([*command.split(), "--out", str(tmp_path), "--name", "a", "--seconds", "7"])
+    found = json.loads(path.read_text())
+    assert found["rows"][0]["rates"] == [2.0, 4.0] and set(found) == {"machine", "rows"}
+
+
+def test_the_page_leaves_other_files_out(tmp_path):
+    contents = {"a": MEASURED, "list": [], "other": {"machine": {}, "rows": []}}
+    contents["none"] = MEASURED | {"rows": []}
+    for name, content in contents.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    (tmp_path / "folder.json").mkdir()
+    said = page(tmp_path)
+    assert [line for line in said.splitlines() if line.startswith("## ")] == ["## a", "## none"]
+    assert "Rounds: 1." in said and "Rounds: 0." in said
+
+
+def test_the_published_page_is_that_of_the_published_files():
+    folder = Path(__file__).parents[2] / "docs/results/shared_machine"
+    assert page(folder) == (folder / "README.md").read_text()
