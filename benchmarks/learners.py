@@ -37,8 +37,16 @@ from fastweights.training import preset
 
 ROOT = Path(__file__).parents[1]
 WARM_UP = 2  # updates before the rate is measured
+SLOWEST = 60.0  # seconds per update after which learners count as stuck
 KINDS = ("alone", "two runs", "two learners", "alone on both")
 LONE = {"alone": "share_of_alone", "alone on both": "share_of_alone_on_both"}
+
+
+class Learner(NamedTuple):
+    """A learner's process, and the file with its stderr: a full pipe would block it."""
+
+    process: subprocess.Popen[bytes]
+    errors: Path
 
 
 @dataclass(frozen=True)
@@ -51,9 +59,14 @@ class Job:
     updates: int  # over which the rate is measured
     folder: Path
 
+    @property
+    def runs(self) -> Path:
+        """The folder of the run folders."""
+        return self.folder / "runs"
+
     def start(
         self, name: str, cores: Collection[int], share: int, place: dict[str, str] | None = None
-    ) -> subprocess.Popen[str]:
+    ) -> Learner:
         """Start a learner of run `name`; the run's batch is `1 / share` of the preset's.
 
         `place`: environment variables that torchrun would set.
@@ -63,19 +76,21 @@ class Job:
         steps = (WARM_UP + self.updates) * size * known.unroll_length
         options = {"env": self.game, "core": self.core, "preset": self.preset, "xpid": name}
         options |= {"num-envs": size, "batch-size": size, "num-threads": threads}
-        options |= {"savedir": self.folder, "total-steps": steps, "evaluate-episodes": 0}
+        options |= {"savedir": self.runs, "total-steps": steps, "evaluate-episodes": 0}
         words = [word for key, value in options.items() for word in (f"--{key}", str(value))]
         variables = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(threads)}
-        return subprocess.Popen(
-            [sys.executable, str(ROOT / "launch" / "atari.py"), *words, "--disable-checkpoint"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | variables | (place or {}),
-            preexec_fn=lambda: os.sched_setaffinity(0, cores),
-        )
+        errors = self.folder / f"errors_{min(cores)}.txt"
+        with errors.open("wb") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, str(ROOT / "launch" / "atari.py"), *words, "--disable-checkpoint"],
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                env=os.environ | variables | (place or {}),
+                preexec_fn=lambda: os.sched_setaffinity(0, cores),
+            )
+        return Learner(process, errors)
 
-    def learners(self, kind: str) -> Iterator[subprocess.Popen[str]]:
+    def learners(self, kind: str) -> Iterator[Learner]:
         """Start the learners of one of `KINDS`, one after the other."""
         first, second = two_cores()
         if kind == "alone on both":
@@ -149,15 +164,16 @@ def rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
 def _sample(kind: str, *what: Any) -> Sample:
     """Perform one kind of run and return the figures that it logs after its warm-up."""
     with tempfile.TemporaryDirectory() as folder:
-        learners: list[subprocess.Popen[str]] = []
+        job = Job(*what, Path(folder))
+        learners: list[Learner] = []
         try:
-            learners.extend(Job(*what, Path(folder)).learners(kind))
-            _wait(kind, learners)
+            learners.extend(job.learners(kind))
+            _wait(kind, learners, SLOWEST * (WARM_UP + job.updates))
         finally:  # no learner may outlive its folder
-            for learner in learners:
-                learner.kill()
-                learner.wait()
-        runs = [read_logs(run) for run in Path(folder).iterdir() if not run.is_symlink()]
+            for process, _ in learners:
+                process.kill()
+                process.wait()
+        runs = [read_logs(run) for run in job.runs.iterdir() if not run.is_symlink()]
     rates = [logged_rate(run, WARM_UP) for run in runs]
     steps = runs[0]["step"][0]
     return Sample(
@@ -167,14 +183,21 @@ def _sample(kind: str, *what: Any) -> Sample:
     )
 
 
-def _wait(kind: str, learners: Sequence[subprocess.Popen[str]]) -> None:
-    """Wait until all learners end, or until one fails, for which the others may be waiting."""
-    running = True
+def _wait(kind: str, learners: Sequence[Learner], longest: float) -> None:
+    """Wait until all learners end.
+
+    Raises `UserError` after `longest` seconds, or if a learner fails, because others may wait for
+    it.
+    """
+    until, running = time.monotonic() + longest, True
     while running:
-        running = None in [learner.poll() for learner in learners]
-        for learner in learners:
-            if learner.returncode:
-                raise UserError(f"{kind}: a run failed: {last_words(learner.stderr.read())}")
+        running = None in [process.poll() for process, _ in learners]
+        for process, errors in learners:
+            if process.returncode:
+                said = errors.read_text(errors="replace")
+                raise UserError(f"{kind}: a run failed: {last_words(said)}")
+        if running and time.monotonic() > until:
+            raise UserError(f"{kind}: a run did not end within {longest:.0f} seconds")
         time.sleep(0.05)
 
 

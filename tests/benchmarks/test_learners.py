@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,20 +15,46 @@ FAILS, WAITS = "import sys; sys.exit('error: no such game')", "import time; time
 ENDS = ""
 
 
+def start(program: str, errors: Path) -> learners.Learner:
+    with errors.open("wb") as stderr:
+        process = subprocess.Popen([sys.executable, "-c", program], stderr=stderr)
+    return learners.Learner(process, errors)
+
+
 @pytest.mark.parametrize("words", [(FAILS, WAITS), (WAITS, FAILS), (ENDS, FAILS)])
-def test_a_learner_that_fails_ends_the_others(words, monkeypatch):
-    started = [
-        subprocess.Popen([sys.executable, "-c", each], stderr=subprocess.PIPE, text=True)
-        for each in words
-    ]
-    for process, its_words in zip(started, words, strict=True):
+def test_a_learner_that_fails_ends_the_others(words, tmp_path, monkeypatch):
+    started = [start(each, tmp_path / str(index)) for index, each in enumerate(words)]
+    for learner, its_words in zip(started, words, strict=True):
         if its_words is ENDS:  # so that it ends before the other fails
-            process.wait()
+            learner.process.wait()
     monkeypatch.setattr(learners.Job, "learners", lambda job, kind: started)
     with pytest.raises(UserError, match="two runs: a run failed: no such game"):
         learners._sample("two runs", "Catch", "rdn", "quick", 1)
     codes = {WAITS: -signal.SIGKILL, FAILS: 1, ENDS: 0}
-    assert [each.returncode for each in started] == [codes[each] for each in words]
+    assert [each.process.returncode for each in started] == [codes[each] for each in words]
+
+
+def test_a_learner_that_takes_too_long_is_ended(tmp_path, monkeypatch):
+    started = [start(WAITS, tmp_path / "errors.txt")]
+    monkeypatch.setattr(learners.Job, "learners", lambda job, kind: started)
+    monkeypatch.setattr(learners, "SLOWEST", 0.1)
+    with pytest.raises(UserError, match="alone: a run did not end within 0 seconds"):
+        learners._sample("alone", "Catch", "rdn", "quick", 1)
+    assert started[0].process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="pins processes to cores")
+def test_a_learner_with_many_warnings_does_not_wait_for_a_reader(tmp_path, monkeypatch):
+    script = tmp_path / "launch" / "atari.py"
+    script.parent.mkdir()
+    script.write_text(
+        "import sys\nsys.stderr.write('warning\\n' * 100_000)\nsys.exit('error: full')"
+    )
+    monkeypatch.setattr(learners, "ROOT", tmp_path)
+    core = min(os.sched_getaffinity(0))
+    learner = learners.Job("Catch", "rdn", "quick", 1, tmp_path).start("run", {core}, share=1)
+    with pytest.raises(UserError, match="alone: a run failed: full"):
+        learners._wait("alone", [learner], 60.0)
 
 
 def test_cores_that_cannot_be_chosen_are_one_line(monkeypatch):
