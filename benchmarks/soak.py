@@ -101,12 +101,18 @@ def _keep_going(run: SoakRun, found: Findings) -> bool:
     """
     if run.is_alive():
         return True
-    if run.ended_badly():
-        found.complaints.append(f"start {run.starts} ended with {run.last_words()}")
+    if run.ended_badly(faults=sum(found.faults.values())):
+        _report_end(run, found)
         return False
     _read_output(run, found)
     run.start()
     return True
+
+
+def _report_end(run: SoakRun, found: Findings) -> None:
+    ended = f"start {run.starts} ended with {run.last_words()}"
+    if ended not in found.complaints:
+        found.complaints.append(ended)
 
 
 def _read_output(run: SoakRun, found: Findings) -> None:
@@ -127,15 +133,11 @@ def _recover(run: SoakRun, found: Findings) -> None:
 
 def _look(run: SoakRun, found: Findings) -> None:
     _read_output(run, found)
-    found.resumes, found.actor_restarts = run.resumes(), run.actor_restarts()
-    steps = read_logs(run.folder)["step"]
-    found.agent_steps = steps[-1] if steps else 0
-    if steps != list(range(UPDATE, found.agent_steps + 1, UPDATE)):
-        found.complaints.append("the log does not contain every step exactly once")
-    if run.saved_step() != found.agent_steps:
-        found.complaints.append(
-            f"the last checkpoint is at step {run.saved_step()}, the log at {found.agent_steps}"
-        )
+    if run.step():
+        _read_folder(run, found)
+    else:  # there may be no run folder
+        found.complaints.append("no step was logged")
+        _report_end(run, found)
     if left := run.left_behind():
         found.complaints.append(f"{len(left)} processes outlived the run: {left}")
     if growth := run.growth():
@@ -148,6 +150,18 @@ def _look(run: SoakRun, found: Findings) -> None:
             found.complaints.append(
                 f"a process has {found.files_growth} more open files than after its warm-up"
             )
+
+
+def _read_folder(run: SoakRun, found: Findings) -> None:
+    found.resumes, found.actor_restarts = run.resumes(), run.actor_restarts()
+    steps = read_logs(run.folder)["step"]
+    found.agent_steps = steps[-1] if steps else 0
+    if steps != list(range(UPDATE, found.agent_steps + 1, UPDATE)):
+        found.complaints.append("the log does not contain every step exactly once")
+    if run.saved_step() != found.agent_steps:
+        found.complaints.append(
+            f"the last checkpoint is at step {run.saved_step()}, the log at {found.agent_steps}"
+        )
 
 
 @one_line_errors

@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from fastweights.host import EXIT_CODE
 from fastweights.records import CheckpointError, CheckpointFolder, read_logs, read_meta
 
 ROOT = Path(__file__).parents[1]
@@ -22,7 +23,8 @@ SIZES = ("--num-envs", str(ENVIRONMENTS), "--batch-size", str(ENVIRONMENTS))
 SIZES = (*SIZES, "--unroll-length", "10")
 SIZES = (*SIZES, "--total-steps", "1000000000", "--checkpoint-minutes", "0.05")
 RESTARTS = "1000"  # of torchrun, within one start of the command
-EXPECTED = {0, 2, 128 + signal.SIGINT, 128 + signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL}
+EXPECTED = {0, EXIT_CODE, 128 + signal.SIGINT, 128 + signal.SIGTERM}
+EXPECTED |= {-signal.SIGINT, -signal.SIGKILL}
 LAUNCHED = {1}  # exit code of torchrun and of Ray when they give up
 # Expected exceptions in tracebacks: of an interrupted start, and of torchrun itself.
 EXPLAINED = ("KeyboardInterrupt", "torch.distributed.")
@@ -77,14 +79,18 @@ class SoakRun:
     def is_alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def ended_badly(self) -> bool:
-        """Return whether no fault explains the exit code of the last start."""
-        return self._process is not None and self._process.returncode not in self._expected
+    def ended_badly(self, faults: int) -> bool:
+        """Return whether none of the faults so far explains the exit code of the last start."""
+        if self._process is None:
+            return False
+        unexplained = self._process.returncode == EXIT_CODE and not faults
+        return unexplained or self._process.returncode not in self._expected
 
     def last_words(self) -> str:
-        """Return the exit code and the last line printed."""
-        lines = self._said().strip().splitlines()
-        return f"{self._process.returncode}: {lines[-1] if lines else 'nothing was printed'}"
+        """Return the exit code and the last error or, without one, the last line printed."""
+        lines = self._said().strip().splitlines() or ["nothing was printed"]
+        errors = [line for line in lines if line.startswith("error: ")]
+        return f"{self._process.returncode}: {(errors or lines)[-1]}"
 
     def tracebacks(self) -> list[str]:
         """Return one line per exception that the last start printed and no fault explains.

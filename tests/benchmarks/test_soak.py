@@ -250,6 +250,25 @@ def test_a_traceback_of_a_lone_run_is_noticed(code, says, run):
     assert found.complaints == says
 
 
+REFUSES = "import sys; print('error: no such stem'); print('bye'); sys.exit(2)"
+
+
+def test_a_run_that_is_refused_ends_the_soak_with_the_reason(tmp_path):
+    run = SoakRun(tmp_path, "Catch", 1, "local")
+    run._command = [sys.executable, "-c", REFUSES]
+    found = soak(run, 1.0, ["full"], 60.0, random.Random(1))
+    assert found.complaints == ["start 1 ended with 2: error: no such stem", "no step was logged"]
+
+
+def test_a_fault_may_explain_a_refusal(run):
+    run._command = [sys.executable, "-c", REFUSES]
+    run.start()
+    run._process.wait()
+    found = Findings(faults={"full": 1})
+    assert _keep_going(run, found) and not found.complaints
+    run.signal_all(signal.SIGKILL)
+
+
 def test_tracebacks_that_two_processes_print_at_once_are_told_apart(run):
     header, where = "Traceback (most recent call last):\n", '  File "a.py", line 1\n'
     run._out.write_text(header + header + where + where + "RuntimeError: broken\n")
@@ -269,7 +288,7 @@ def test_torchrun_may_end_with_1(tmp_path):
         run._command = [sys.executable, "-c", "raise SystemExit(1)"]
         run.start()
         run._process.wait()
-        ended[learners, engine] = run.ended_badly()
+        ended[learners, engine] = run.ended_badly(faults=0)
     assert ended == {(1, "local"): True, (2, "local"): False, (1, "ray"): False}
 
 
