@@ -58,14 +58,14 @@ def play_agent(
         others[f"{agent.games_folder}, {which}" if called in others else called] = evaluation
         try:
             path = keep(evaluation, agent.games_folder, agent.options, **origin)
-            console.out(f"episodes: {path}", highlight=False)
+            console.say(f"episodes: {path}")
         except (OSError, UserError) as error:  # raised after the table is shown
             unkept = error
     console.print(evaluation_table(f"{name}, {agent.step:,} agent steps", evaluations))
     for mode, evaluation in evaluations.items():
         for line in remarks(evaluation):
-            console.out(f"{mode}: {line}", highlight=False)
+            console.say(f"{mode}: {line}")
     if unkept:
         raise UserError(f"the games were not saved: {unkept}") from unkept
     if clip and (path := make_clip(agent, plan, modes[0], device=device, **clip._asdict())):
-        console.out(f"clip: {path}", highlight=False)
+        console.say(f"clip: {path}")

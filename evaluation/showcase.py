@@ -68,14 +68,14 @@ def show_trained(run: Path, options: RunOptions) -> None:
         pictures |= {"clip": clip, "frame": run / "clips" / "frame.png"}
         still(_middle(clip), pictures["frame"])
     for what, path in {**pictures, "run folder": run}.items():
-        console.out(f"{what}: {path}", highlight=False)
+        console.say(f"{what}: {path}")
 
 
 def _curve(run: Path, options: RunOptions, before: Evaluation | None) -> dict[str, Path]:
     """Draw the learning curve if enough games have ended; otherwise print what is missing."""
     logs, path = read_logs(run / "logs.csv"), run / "learning_curve.png"
     if said := shortfall(logs, options.num_envs):
-        Console().out(f"learning curve: {said}", highlight=False)
+        Console().say(f"learning curve: {said}")
     unit = measured_unit(logs, options.num_envs)
     if unit is None:
         return {}

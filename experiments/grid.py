@@ -168,7 +168,7 @@ class Grid:
             missing = [run for run in runs if not run.finished]
             said = f"{self.title}: {len(runs)} runs, {len(missing)} of them to do"
             said += f": {names(run.name for run in missing)}" if missing else ""
-            console.out(said, highlight=False)
+            console.say(said)
             side_by_side = SideBySide(at_once, self.folder, console)
             due = {run: run.command() for run in missing}
             while due:

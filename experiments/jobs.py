@@ -135,7 +135,7 @@ class SideBySide:
         return self._folder / f"{name}.out"
 
     def _say(self, line: str) -> None:
-        self._progress.console.out(line, highlight=False)
+        self._progress.console.say(line)
 
 
 def report(failures: Mapping[str, str], folder: Path) -> int:

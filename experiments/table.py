@@ -94,7 +94,7 @@ class Table:
         write_json(path.with_name(f"{path.name}.json"), [row.plain(self.unit) for row in rows])
         picture = path.with_name(f"{path.name}.png")
         save_figure(rows_figure(rows, self.axis or self.unit, self.title, self.panel), picture)
-        Console().out(text, highlight=False)
+        Console().say(text)
 
 
 def check_only(only: Sequence[str], cores: Iterable[str]) -> None:

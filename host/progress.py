@@ -55,6 +55,10 @@ def discard(stream: IO[str]) -> None:
 class Console(rich.console.Console):
     """A console that is quiet once its pipe is closed; rich's console would end the process."""
 
+    def say(self, text: str) -> None:
+        """Print plain text as it is: not wrapped, and brackets are no markup."""
+        self.out(text, highlight=False)
+
     def on_broken_pipe(self) -> None:
         """Print nothing from now on."""
         self.quiet = True

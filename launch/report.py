@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         blocks = report_sections(grouped_runs(runs), pairs, folder)
         pages = write_report(options.title, blocks, folder)
     for path in pages:
-        Console().out(one_line(f"report: {path}"), highlight=False)
+        Console().say(one_line(f"report: {path}"))
     return 0
 
 

@@ -120,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             out = expanded(options.out) if options.out else None
             path = out or clip_path(agent, options.game, options.action_mode, "_memory.mp4")
-            Console().out(f"film: {write_clip(pictures, path, fps)}", highlight=False)
+            Console().say(f"film: {write_clip(pictures, path, fps)}")
         environments.close()
         try:
             stop.check()

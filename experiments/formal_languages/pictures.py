@@ -39,12 +39,11 @@ def show_trace(path: Path, command: str, text: str) -> int:
     write_csv(found, path / "trace.csv")
     figure = trace_figure(found, f"{options.core} on {options.task.title}")
     save_figure(figure, path / "trace.png")
-    Console().out(
+    Console().say(
         f"{found.component} follows the machine best: {100 * found.explained:.1f} % of its "
         f"variance lies between {found.groups}\nwrong answers: {len(found.wrong)} of "
         f"{sum(one is not None for one in found.expected)}\n{path / 'trace.png'}\n"
-        f"{path / 'trace.csv'}",
-        highlight=False,
+        f"{path / 'trace.csv'}"
     )
     return 0
 
