@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from fastweights.host.names import did_you_mean
+from fastweights.host.provenance import processor_name
 from fastweights.host.ranges import THREADS, check_range
 
 
@@ -107,7 +108,7 @@ def restoring_torch() -> Iterator[None]:
 
 
 def choose_precision(name: str, *devices: torch.device) -> str:
-    """Return the precision; `auto` is bfloat16 if all `devices` multiply it in hardware.
+    """Return the precision; `auto` is bfloat16 if it is faster than float32 on all `devices`.
 
     Otherwise `auto` is float32. FASTWEIGHTS_PRECISION overrides `auto`.
 
@@ -122,10 +123,15 @@ def choose_precision(name: str, *devices: torch.device) -> str:
         raise ValueError(f"{option} {name!r} is not one of {known}")
     if name != "auto":
         return name
-    return "bfloat16" if all(map(_multiplies_bfloat16, devices)) else "float32"
+    return "bfloat16" if all(map(_is_faster_in_bfloat16, devices)) else "float32"
 
 
-def _multiplies_bfloat16(device: torch.device) -> bool:
+def _is_faster_in_bfloat16(device: torch.device) -> bool:
+    """Return whether the device multiplies bfloat16 in hardware and gains time by it.
+
+    Intel's processors gain time with AMX; with AVX512_BF16 alone, as in a virtual machine that hides
+    AMX, they lose it (docs/results/precision). AMD's have AVX512_BF16 only, and use it.
+    """
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type != "cpu" or platform.machine().lower() not in ("x86_64", "amd64"):
@@ -133,4 +139,6 @@ def _multiplies_bfloat16(device: torch.device) -> bool:
     # PyTorch's own check considers only the processor; ATEN_CPU_CAPABILITY can lower what is used.
     if torch.backends.cpu.get_cpu_capability() != "AVX512":
         return False
-    return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+    if torch.cpu._is_amx_tile_supported():
+        return True
+    return torch.cpu._is_avx512_bf16_supported() and "AMD" in processor_name()

@@ -37,24 +37,35 @@ def test_what_was_asked_for_is_used(name):
     assert choose_precision(name, CPU) == name
 
 
-def test_auto_is_bfloat16_only_where_the_processor_multiplies_it(as_the_machine_is):
+def test_auto_is_bfloat16_only_where_it_is_faster(as_the_machine_is):
     described = Path("/proc/cpuinfo")
     flags = described.read_text() if described.exists() else ""
     held_to_less = "avx512" not in os.environ.get("ATEN_CPU_CAPABILITY", "avx512")
-    able = ("amx_bf16" in flags or "avx512_bf16" in flags) and not held_to_less
-    expected = "bfloat16" if able else "float32"
+    gains = "amx_bf16" in flags or ("avx512_bf16" in flags and "AuthenticAMD" in flags)
+    expected = "bfloat16" if gains and not held_to_less else "float32"
     assert choose_precision("auto", CPU) == expected
 
 
-@pytest.mark.parametrize("machine", ["x86_64", "AMD64", "aarch64"])
-@pytest.mark.parametrize(("amx", "avx512"), [(False, False), (True, False), (False, True)])
-def test_auto_goes_by_the_instructions(as_the_machine_is, monkeypatch, machine, amx, avx512):
+@pytest.mark.parametrize(
+    ("machine", "processor", "amx", "avx512", "expected"),
+    [
+        ("x86_64", "Intel(R) Xeon(R) Processor", True, True, "bfloat16"),
+        ("AMD64", "Intel64 Family 6 Model 143", True, False, "bfloat16"),
+        ("x86_64", "Intel(R) Xeon(R) Processor", False, True, "float32"),  # AMX is hidden
+        ("x86_64", "AMD EPYC 9R14", False, True, "bfloat16"),
+        ("x86_64", "AMD EPYC 7R13", False, False, "float32"),
+        ("aarch64", "", True, True, "float32"),
+    ],
+)
+def test_auto_goes_by_the_processor(
+    as_the_machine_is, monkeypatch, machine, processor, amx, avx512, expected
+):
     monkeypatch.setattr(devices.platform, "machine", lambda: machine)
+    monkeypatch.setattr(devices, "processor_name", lambda: processor)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
-    able = machine != "aarch64" and (amx or avx512)
-    assert choose_precision("auto", CPU) == ("bfloat16" if able else "float32")
+    assert choose_precision("auto", CPU) == expected
 
 
 @pytest.mark.parametrize("capability", ["avx2", "default"])
@@ -121,10 +132,10 @@ def test_unknown_precision_lists_the_known():
 
 
 @pytest.mark.parametrize("able", [(True, True), (True, False), (False, True)])
-def test_auto_is_float32_where_not_all_multiply_bfloat16(as_the_machine_is, able, monkeypatch):
+def test_auto_is_float32_where_not_all_gain_by_bfloat16(as_the_machine_is, able, monkeypatch):
     gpu = torch.device("cuda", 0)
     monkeypatch.setattr(
-        devices, "_multiplies_bfloat16", dict(zip((gpu, CPU), able, strict=True)).get
+        devices, "_is_faster_in_bfloat16", dict(zip((gpu, CPU), able, strict=True)).get
     )
     assert choose_precision("auto", gpu, CPU) == ("bfloat16" if all(able) else "float32")
 
