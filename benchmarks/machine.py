@@ -23,6 +23,7 @@ def describe(device: str = "cpu") -> dict[str, Any]:
     return {
         "processor": processor_name(),
         "vectors": torch.backends.cpu.get_cpu_capability(),
+        "bfloat16": _bfloat16(),
         "cores": cores,
         "threads": torch.get_num_threads(),
         "load": os.getloadavg(),
@@ -32,6 +33,13 @@ def describe(device: str = "cpu") -> dict[str, Any]:
         "revision": _revision(),
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
     }
+
+
+def _bfloat16() -> str | None:
+    """Return the processor's instructions that multiply bfloat16; None without any."""
+    if torch.cpu._is_amx_tile_supported():
+        return "AMX"
+    return "AVX512_BF16" if torch.cpu._is_avx512_bf16_supported() else None
 
 
 def _compiler() -> str:

@@ -112,11 +112,24 @@ def _rate(call: Callable[[], object], steps: int, seconds: float) -> float:
 
 
 def measure_whole(
-    name: str, core: str, env: str, seconds: float, rate: float, checkout: Path = ROOT
+    name: str,
+    core: str,
+    env: str,
+    seconds: float,
+    rate: float,
+    checkout: Path = ROOT,
+    extra: Sequence[str] = (),
 ) -> dict[str, float]:
     """Return the rate of a run of about `seconds`, from its log, and its peak memory in gigabytes.
 
-    `rate`: expected agent steps/s. `checkout`: folder that contains `launch/atari.py`.
+    Args:
+        name: the preset.
+        core: the memory.
+        env: the game.
+        seconds: length of the run, roughly.
+        rate: expected agent steps/s.
+        checkout: folder that contains `launch/atari.py`.
+        extra: more options of the command.
     """
     options = preset(name, core)
     batch = options.batch_size * options.unroll_length
@@ -126,7 +139,7 @@ def measure_whole(
             *(sys.executable, str(checkout / "launch" / "atari.py"), "--preset", name),
             *("--core", core, "--env", env, "--savedir", folder, "--xpid", "run"),
             *("--total-steps", str(updates * batch), "--disable-checkpoint"),
-            *("--evaluate-episodes", "0"),
+            *("--evaluate-episodes", "0", *extra),
         ]
         peak = _run(command)
         rate = logged_rate(read_logs(Path(folder) / "run"), WARM_UP)

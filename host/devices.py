@@ -129,8 +129,8 @@ def choose_precision(name: str, *devices: torch.device) -> str:
 def _is_faster_in_bfloat16(device: torch.device) -> bool:
     """Return whether the device multiplies bfloat16 in hardware and gains time by it.
 
-    Intel's processors gain time with AMX; with AVX512_BF16 alone, as in a virtual machine that hides
-    AMX, they lose it (docs/results/precision). AMD's have AVX512_BF16 only, and use it.
+    Intel's processors gain time with AMX. With AVX512_BF16 alone, as in a virtual machine that
+    hides AMX, they lose it (docs/results/precision). AMD's have AVX512_BF16 alone, and use it.
     """
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)

@@ -39,8 +39,8 @@ class RunOptions(CoreSizes):
     normalised), shallow_centred (the same, with filters that sum to 0), shallow_soft_centred (keeps
     a quarter of each sum) or mlp (for vectors); see docs/design/stems.md."""
     precision: str = "auto"
-    """Precision of the stem's convolutions: float32, bfloat16, or auto (bfloat16 if all devices
-    support it in hardware)."""
+    """Precision of the stem's convolutions: float32, bfloat16, or auto (bfloat16 if it is faster
+    on all devices)."""
     channels_last: bool = True
     """Store the stem's images channels-last, the fastest layout for convolutions."""
     kernels: str = "auto"
