@@ -108,7 +108,7 @@ def restoring_torch() -> Iterator[None]:
 
 
 def choose_precision(name: str, *devices: torch.device) -> str:
-    """Return the precision; `auto` is bfloat16 if it is faster than float32 on all `devices`.
+    """Return the precision; `auto` is bfloat16 if all `devices` gain time by it.
 
     Otherwise `auto` is float32. FASTWEIGHTS_PRECISION overrides `auto`.
 
@@ -123,14 +123,14 @@ def choose_precision(name: str, *devices: torch.device) -> str:
         raise ValueError(f"{option} {name!r} is not one of {known}")
     if name != "auto":
         return name
-    return "bfloat16" if all(map(_is_faster_in_bfloat16, devices)) else "float32"
+    return "bfloat16" if all(map(_prefers_bfloat16, devices)) else "float32"
 
 
-def _is_faster_in_bfloat16(device: torch.device) -> bool:
-    """Return whether the device multiplies bfloat16 in hardware and gains time by it.
+def _prefers_bfloat16(device: torch.device) -> bool:
+    """Return whether the device multiplies bfloat16 in hardware, unless it is known to lose time.
 
-    Intel's processors gain time with AMX. With AVX512_BF16 alone, as in a virtual machine that
-    hides AMX, they lose it (docs/results/precision). AMD's have AVX512_BF16 alone, and use it.
+    Intel's processors lose time if they have AVX512_BF16 without AMX, as in virtual machines that
+    hide AMX (docs/results/precision).
     """
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)

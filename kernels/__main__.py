@@ -39,8 +39,9 @@ def describe_machine() -> list[str]:
     """Return lines that describe the processor, threads, compilers and GPU."""
     try:
         path = cpu_build.compiler()
-        compiler = f"{path} ({cpu_build.compiler_version(path).splitlines()[0]})"
-    except (cpu_build.BuildError, IndexError) as error:
+        lines = cpu_build.compiler_version(path).splitlines()
+        compiler = f"{path} ({lines[0] if lines else 'version unknown'})"
+    except cpu_build.BuildError as error:
         compiler = f"none: {error}"
     try:
         cache = str(cache_folder())

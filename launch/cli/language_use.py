@@ -1,6 +1,5 @@
 """The command lines for using a trained language model: evaluate, generate, export."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,6 @@ from fastweights.experiments.language_model import (
 from fastweights.host import (
     choose_device,
     compute_exactly,
-    discard,
     expanded,
     typed_command,
     use_threads,
@@ -104,12 +102,9 @@ def write(arguments: Sequence[str]) -> int:
         saved = _open(options)
         prompt = prompt_tokens(saved.vocabulary, options.prompt)
     how = {"length": options.length, "seed": options.seed, "with_prompt": bool(options.prompt)}
-    try:
-        for piece in written_text(saved, prompt, options, **how):
-            print(piece, end="", flush=True)
-        print()
-    except BrokenPipeError:  # `generate RUN --length 0 | head`
-        discard(sys.stdout)
+    for piece in written_text(saved, prompt, options, **how):
+        print(piece, end="", flush=True)
+    print()
     return 0
 
 

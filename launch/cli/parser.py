@@ -18,7 +18,6 @@ from fastweights.host import (
     UserError,
     check_given_once,
     did_you_mean,
-    discard,
     flag,
     flags,
     help_asked_for,
@@ -65,7 +64,7 @@ def typed_options(
     check_given_once(list_fields(kind), words)
     if asked := help_asked_for(words):
         screen, full = layout or HelpLayout(), asked == HELP_ALL
-        _print(help_text(kind, screen, full, registry=_REGISTRY, **of_tyro))
+        print(help_text(kind, screen, full, registry=_REGISTRY, **of_tyro), flush=True)
         raise SystemExit(0)
     with _one_line():
         return tyro.cli(kind, args=words, registry=_REGISTRY, **of_tyro)
@@ -96,13 +95,6 @@ def check_unchanged(options: Any, by: str) -> None:
     """Raise `UserError` if a field differs from its default: it applies to the flag `by` only."""
     if given := changed_fields(options):
         raise UserError(f"{flags(given)} works only with {by}: add {by}, or leave it out")
-
-
-def _print(text: str) -> None:
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:  # `--help | head`
-        discard(sys.stdout)
 
 
 def count(text: str) -> int:

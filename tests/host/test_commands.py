@@ -65,15 +65,22 @@ read, write = os.pipe()
 os.close(read)
 os.dup2(write, 1)
 from fastweights.host import run_command
-sys.exit(run_command("export", sys.argv[1:]))
+sys.exit(run_command(sys.argv[1], sys.argv[2:]))
 """
 
 
 def test_a_command_whose_output_nobody_reads_ends_quietly(tmp_path):
     sample = ROOT / "tests" / "samples" / "agent"
-    ended = Program(NOBODY_READS, sample, "--format", "safetensors", "--out", tmp_path / "a").end()
+    export = ("export", sample, "--format", "safetensors", "--out", tmp_path / "a")
+    ended = Program(NOBODY_READS, *export).end()
     assert (ended.returncode, ended.stderr) == (141, "")
     assert (tmp_path / "a" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize("flag", ["--help", "--help-all"])
+def test_help_that_nobody_reads_ends_quietly(flag):
+    ended = Program(NOBODY_READS, "atari", flag).end()
+    assert (ended.returncode, ended.stderr) == (141, "")
 
 
 def test_a_command_started_in_the_folder_of_the_commands(monkeypatch):

@@ -134,9 +134,7 @@ def test_unknown_precision_lists_the_known():
 @pytest.mark.parametrize("able", [(True, True), (True, False), (False, True)])
 def test_auto_is_float32_where_not_all_gain_by_bfloat16(as_the_machine_is, able, monkeypatch):
     gpu = torch.device("cuda", 0)
-    monkeypatch.setattr(
-        devices, "_is_faster_in_bfloat16", dict(zip((gpu, CPU), able, strict=True)).get
-    )
+    monkeypatch.setattr(devices, "_prefers_bfloat16", dict(zip((gpu, CPU), able, strict=True)).get)
     assert choose_precision("auto", gpu, CPU) == ("bfloat16" if all(able) else "float32")
 
 

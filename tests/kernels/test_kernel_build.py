@@ -107,6 +107,13 @@ def test_a_compiler_that_is_none_is_a_line(program, says, tmp_path, monkeypatch,
     assert ("none: cannot run the C++ compiler" in machine) == (program == "garbage")
 
 
+def test_a_compiler_that_tells_no_version_is_described(tmp_path, monkeypatch):
+    (tmp_path / "c++").write_text("#!/bin/sh\n")
+    (tmp_path / "c++").chmod(0o755)
+    monkeypatch.setenv("CXX", str(tmp_path / "c++"))
+    assert f"compiler   {tmp_path}/c++ (version unknown)" in describe_machine()
+
+
 def test_the_cache_s_variable_may_begin_with_the_home(monkeypatch):
     """Where no shell reads it, as in a container's settings, nothing else replaces it."""
     monkeypatch.setenv("FASTWEIGHTS_CACHE", "~/kernels")
