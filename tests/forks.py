@@ -20,6 +20,16 @@ FORKS.set_forkserver_preload(
     ["fastweights.launch.atari", "torch._dynamo", "tensorboard.summary.writer.record_writer"]
 )
 
+# A program that runs a command whose output nobody reads (`| true`); arguments: the command's.
+NOBODY_READS = """
+import os, sys
+read, write = os.pipe()
+os.close(read)
+os.dup2(write, 1)
+from fastweights.host import run_command
+sys.exit(run_command(sys.argv[1], sys.argv[2:]))
+"""
+
 
 class Ended(NamedTuple):
     """The result of a program, as from `subprocess.run`."""

@@ -1,9 +1,9 @@
 """Texts that change under a trained model or a table of them."""
 
-import os
 from pathlib import Path
 
 import pytest
+from forks import NOBODY_READS, Program
 from small_texts import plain
 
 from fastweights.launch import wikitext103
@@ -47,11 +47,8 @@ def test_a_table_does_not_show_runs_on_another_text(
 
 def test_generated_text_may_be_cut_off_by_its_reader(text, tmp_path):
     assert train(text, tmp_path, "a", "--updates", "1") == 0
-    reads, writes = os.pipe()
-    os.close(reads)
-    with os.fdopen(writes, "w") as closed, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.stdout", closed)
-        assert wikitext103.main(["generate", str(tmp_path / "a"), "--length", "0"]) == 0
+    ended = Program(NOBODY_READS, "wikitext103", "generate", tmp_path / "a", "--length", "0").end()
+    assert (ended.returncode, ended.stderr) == (141, "")
 
 
 def test_an_export_with_a_link_out_of_it_is_refused(text, tmp_path, capsys):

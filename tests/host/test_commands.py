@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from forks import Program
+from forks import NOBODY_READS, Program
 
 from fastweights import launch
 from fastweights.experiments.sequences.cells import SequenceRun
@@ -57,16 +57,6 @@ def test_an_interrupt_while_a_command_is_imported_is_one_line(tmp_path, monkeypa
     with pytest.raises(SystemExit, match="130"):
         run_command("interrupted")
     assert capsys.readouterr().err == "error: interrupted\n"
-
-
-NOBODY_READS = """
-import os, sys
-read, write = os.pipe()
-os.close(read)
-os.dup2(write, 1)
-from fastweights.host import run_command
-sys.exit(run_command(sys.argv[1], sys.argv[2:]))
-"""
 
 
 def test_a_command_whose_output_nobody_reads_ends_quietly(tmp_path):
