@@ -9,6 +9,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,8 +22,14 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a path beside `path` to write to; at the end of the block, rename it to `path`.
 
     If an exception (including Ctrl-C) ends the block, the partial file is removed and the old file
-    stays. Raises `OSError`, which names `path`, if the file cannot be written, flushed or renamed.
+    stays. A device or a pipe, such as `/dev/null`, is written to and stays what it is. Raises
+    `OSError`, which names `path`, if the file cannot be written, flushed or renamed.
     """
+    if _is_device(path):
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder, path.name)
+            path.write_bytes(Path(folder, path.name).read_bytes())
+        return
     partial = partial_name(path)
     try:
         yield partial
@@ -66,6 +73,11 @@ def remove_partials(folder: Path, ending: str = "") -> None:
     for leftover in folder.glob(f"{PARTIAL}*{ending}"):
         with contextlib.suppress(OSError):
             leftover.unlink()
+
+
+def _is_device(path: Path) -> bool:
+    special = path.exists() and not path.is_file() and not path.is_dir()
+    return special or path.parent == Path("/dev")
 
 
 def _flush_folder(folder: Path) -> None:

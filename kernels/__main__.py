@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fastweights import kernels
-from fastweights.host import one_line_errors
+from fastweights.host import UserError, one_line_errors
 from fastweights.kernels import split_map
 from fastweights.kernels.feature_maps import FEATURE_MAPS, STRENGTH_MAPS
 from fastweights.kernels.machinery import cpu_build
@@ -141,9 +141,10 @@ def _with_gradients(function: Callable[..., Tensor], inputs: Sequence[Tensor]) -
 @one_line_errors  # Ctrl-C, too
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the report; return the exit code."""
-    argparse.ArgumentParser(prog="python -m fastweights.kernels", description=__doc__).parse_args(
-        arguments
-    )
+    parser = argparse.ArgumentParser(prog="python -m fastweights.kernels", description=__doc__)
+    _, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        raise UserError(f"unrecognized arguments: {' '.join(unknown)} (there are none, see --help)")
     try:
         kernels.requested_backend()
     except ValueError as error:

@@ -62,6 +62,14 @@ def test_a_backend_that_does_not_exist_is_one_line(monkeypatch, capsys):
     assert said.err.count("\n") == 1
 
 
+def test_an_argument_is_refused_in_one_line(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        program.main(["--nonsense"])
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1
+    assert said.err.startswith("error: unrecognized arguments: --nonsense")
+
+
 def test_a_machine_without_a_home_is_described(monkeypatch):
     def no_home() -> None:
         raise FileNotFoundError("this user has no home folder: set FASTWEIGHTS_CACHE")
