@@ -6,8 +6,8 @@
 
 Times are milliseconds per batch of frames: 32 frames forward, as in acting, and 200 frames forward
 and backward, as in a micro-batch of learning. PyTorch computes in float32 with channels last, its
-fastest layout. Both alternate. The whole stem is also timed in bfloat16 if the processor has
-bfloat16 matrix instructions. The small stem uses the precision that the presets `quick` and
+fastest layout. Both alternate. The whole stem is also timed in bfloat16 if `--precision auto`
+chooses it on this processor. The small stem uses the precision that the presets `quick` and
 `afternoon` choose (their stem also centres its filters); only its pixel conversion is ours.
 """
 

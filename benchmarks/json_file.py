@@ -3,16 +3,17 @@
 from pathlib import Path
 from typing import Any
 
-from fastweights.host import UserError, partial_name
+from fastweights.host import UserError, is_device, partial_name
 from fastweights.host import write_json as replace_json
 
 
 def check_folder(path: Path | None) -> None:
     """Raise a `UserError` if the file cannot be written; call this before the measurements.
 
-    Creates and removes a temporary file in the folder. Does nothing if `path` is None.
+    Creates and removes a temporary file in the folder. Does nothing if `path` is None or a device,
+    such as a pipe.
     """
-    if not path:
+    if not path or is_device(path):
         return
     if not path.parent.is_dir():
         raise UserError(f"{path}: no folder {path.parent}; create it first")

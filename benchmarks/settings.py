@@ -36,14 +36,17 @@ LIKELY = 400.0  # agent steps/s: a guess that determines the number of steps in 
 _AS_PRESET = "(the preset)"
 
 
-def measure(options: argparse.Namespace) -> list[dict[str, object]]:
-    """Return one row per setting: its samples, median, peak memory and ratio to the first."""
+def measure(options: argparse.Namespace, settings: dict[str, list[str]]) -> list[dict[str, object]]:
+    """Return one row per setting: its samples, median, peak memory and ratio to the first.
+
+    `settings`: each setting as typed, and its words.
+    """
     turns = {
         setting or _AS_PRESET: partial(
             measure_whole, options.preset, options.core, options.env, options.seconds, LIKELY,
-            extra=shlex.split(setting),
+            extra=words,
         )
-        for setting in options.setting
+        for setting, words in settings.items()
     }  # fmt: skip
     found = play_rounds(turns, options.rounds, lambda sample: f"{sample['whole']:.0f}")
     rates = {name: [sample["whole"] for sample in samples] for name, samples in found.items()}
@@ -67,6 +70,13 @@ def show(rows: Sequence[dict], title: str) -> None:
     Console(width=100).print(table)
 
 
+def _words(setting: str) -> list[str]:
+    try:
+        return shlex.split(setting)
+    except ValueError as error:
+        raise UserError(f"--setting={setting!r}: {error}") from error
+
+
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
@@ -80,13 +90,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="preset that the settings change (default paper)",
     )  # fmt: skip
     parser.add_argument("--core", choices=list(CORES), default="rdn", help="memory (default rdn)")
-    add_run_options(parser, "measurements of each", "length of a training run", 15.0)
+    add_run_options(parser, "measurements of each", "approximate length of a training run", 15.0)
     options = parser.parse_args(arguments)
     check_run_options(options)
     if len(set(options.setting)) < max(2, len(options.setting)):
         raise UserError("give at least two different settings, such as --setting='--num-threads 1'")
+    settings = {setting: _words(setting) for setting in options.setting}
     described = describe()
-    rows = measure(options)
+    rows = measure(options, settings)
     show(rows, f"{options.preset}, {options.core}\n{in_words(described)}")
     write_json(options.json, {"machine": described, "command": sys.argv[1:], "rows": rows})
 

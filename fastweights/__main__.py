@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from importlib.resources import files
 
-from fastweights.host import run_command, unknown_name
+from fastweights.host import exit_code, run_command, unknown_name
 
 HELP = """usage: fastweights COMMAND [OPTIONS]
 
@@ -21,8 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         width = max(map(len, known))
         lines = (f"  {name:{width}}  {purpose}" for name, purpose in known.items())
-        print(HELP.format(commands="\n".join(lines)))
-        return 0
+        return exit_code(print, HELP.format(commands="\n".join(lines)))
     name = arguments[0].replace("-", "_")
     if name not in known:
         print(f"error: {unknown_name('command', arguments[0], known)}", file=sys.stderr)

@@ -1,10 +1,12 @@
 from .allocator import tune_allocator as tune_allocator
+from .atomic_files import is_device as is_device
 from .atomic_files import link_or_copy as link_or_copy
 from .atomic_files import partial_name as partial_name
 from .atomic_files import remove_partials as remove_partials
 from .atomic_files import replacing as replacing
 from .atomic_files import write_bytes as write_bytes
 from .commands import command_argv as command_argv
+from .commands import exit_code as exit_code
 from .commands import install_command as install_command
 from .commands import leave_behind as leave_behind
 from .commands import run_command as run_command

@@ -25,10 +25,10 @@ def replacing(path: Path) -> Iterator[Path]:
     stays. A device or a pipe, such as `/dev/null`, is written to and stays what it is. Raises
     `OSError`, which names `path`, if the file cannot be written, flushed or renamed.
     """
-    if _is_device(path):
+    if is_device(path):
         with tempfile.TemporaryDirectory() as folder:
             yield Path(folder, path.name)
-            path.write_bytes(Path(folder, path.name).read_bytes())
+            _append(Path(folder, path.name).read_bytes(), path)
         return
     partial = partial_name(path)
     try:
@@ -75,9 +75,19 @@ def remove_partials(folder: Path, ending: str = "") -> None:
             leftover.unlink()
 
 
-def _is_device(path: Path) -> bool:
+def is_device(path: Path) -> bool:
+    """Return whether `path` is a device or a pipe, or stands for one, as `/dev/stdout` does."""
     special = path.exists() and not path.is_file() and not path.is_dir()
     return special or path.parent == Path("/dev")
+
+
+def _append(content: bytes, device: Path) -> None:
+    try:
+        with device.open("ab") as file:  # standard output may already have content
+            file.write(content)
+    except OSError as error:
+        error.filename = str(device)
+        raise
 
 
 def _flush_folder(folder: Path) -> None:

@@ -11,9 +11,10 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any, TextIO
 
 import fastweights
 from fastweights.host.errors import one_line_errors
@@ -69,20 +70,30 @@ def run_command(command: str, arguments: Sequence[str] | None = None) -> int:
     sleep_while_waiting()
     # Python searches a script's folder first: `report.py` there must not hide a user's `report`.
     sys.path[:] = [one for one in sys.path if not one or Path(one).resolve() != _SCRIPTS]
-    main = import_module(f"fastweights.launch.{command}").main
-    try:
-        code = main(arguments)
-        sys.stdout.flush()
-    except SystemExit as end:
-        code = end.code
-    except BrokenPipeError:
-        discard(sys.stdout)
-        code = 128 + signal.SIGPIPE
+    code = exit_code(import_module(f"fastweights.launch.{command}").main, arguments)
     if any(thread.is_alive() for thread in _left_behind):
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _flush(sys.stderr)
         os._exit(code)
     return code
+
+
+def exit_code(function: Callable[..., int | None], *arguments: Any) -> int:
+    """Call a function that prints and return its exit code: a shell's own if nobody reads it."""
+    try:
+        try:
+            code = function(*arguments)
+        except SystemExit as end:
+            code = end.code
+        _flush(sys.stdout)
+    except BrokenPipeError:
+        discard(sys.stdout)
+        return 128 + signal.SIGPIPE
+    return code or 0
+
+
+def _flush(stream: TextIO | None) -> None:
+    if stream is not None:  # closed before the start, as for daemons
+        stream.flush()
 
 
 def leave_behind(thread: threading.Thread) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from fastweights.host.names import did_you_mean
 from fastweights.host.provenance import processor_name
-from fastweights.host.ranges import THREADS, check_range
+from fastweights.host.ranges import MOST_THREADS, THREADS, check_range
 
 
 def choose_device(name: str, option: str = "--device") -> torch.device:
@@ -42,7 +42,6 @@ def choose_device(name: str, option: str = "--device") -> torch.device:
     return device
 
 
-MOST_THREADS = 4096
 CPUS = "FASTWEIGHTS_CPUS"
 PRECISION = "FASTWEIGHTS_PRECISION"
 

@@ -6,7 +6,9 @@ from typing import Any
 from fastweights.host.flag_names import flag
 
 SHARE, NOT_NEGATIVE, POSITIVE, COUNT = "[0, 1]", "[0, inf)", "(0, inf)", "[1, inf)"
-SEED, BATCH, THREADS, SECONDS = "[0, 2^31)", "[1, 2^20]", "[0, 4096]", "(0, 1e9]"
+MOST_THREADS = 4096
+SEED, BATCH, SECONDS = "[0, 2^31)", "[1, 2^20]", "(0, 1e9]"
+THREADS = f"[0, {MOST_THREADS}]"
 
 
 def check_range(name: str, value: float | None, allowed: str) -> None:

@@ -11,7 +11,7 @@ import io
 import sys
 import zipfile
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ FORMAT = "fastweights-checkpoint"
 VERSION = 1
 
 _PLAIN = (type(None), bool, int, float, str, torch.Tensor, torch.nn.Parameter)
-_EXPANDED = 2**24  # bytes; a core may expand a constant part of its state
+_EXPANDED = 2**24  # bytes in all; a core may expand a constant part of its state
 _ZIP_BEGINS = b"PK\x03\x04"
 _OLD_FILE_BEGINS = b"\x80\x02\x8a\x0a"  # torch before 1.6: a pickled magic number
 # Functions in a pickled NumPy number, by their names in NumPy 1 and 2; all are safe.
@@ -119,7 +119,7 @@ def read_plain(path: Path, map_location: str | torch.device = "cpu") -> dict[Any
         raise CheckpointError(_why_refused(path, map_location)) from error
     if not isinstance(payload, dict):
         raise CheckpointError(_foreign(path, "it was written by another program"))
-    if not all(map(_stores_its_elements, _tensors_in(payload))):  # a copy could fill the memory
+    if not _stores_its_elements(list(_tensors_in(payload))):  # a copy could fill the memory
         raise CheckpointError(_foreign(path, "a tensor has more elements than the file stores"))
     return payload
 
@@ -182,12 +182,17 @@ def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors_in(part)
 
 
-def _stores_its_elements(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor is neither sparse nor expanded (stride 0) to a large size."""
-    if tensor.layout is not torch.strided:
+def _stores_its_elements(tensors: Collection[torch.Tensor]) -> bool:
+    """Return whether copies of all tensors would take about as much memory as the tensors do.
+
+    Sparse tensors, those on the device `meta`, and those expanded (stride 0) to a large size would
+    take more, as would many that share their data; a pair of tied weights is allowed.
+    """
+    if any(each.layout is not torch.strided or each.is_meta for each in tensors):
         return False
-    missing = tensor.numel() * tensor.element_size() - tensor.untyped_storage().nbytes()
-    return missing <= _EXPANDED
+    storages = (each.untyped_storage() for each in tensors)
+    stored = sum({each.data_ptr(): each.nbytes() for each in storages}.values())
+    return sum(each.numel() * each.element_size() for each in tensors) <= 2 * stored + _EXPANDED
 
 
 def _why_refused(path: Path, map_location: str | torch.device) -> str:

@@ -39,8 +39,8 @@ class RunOptions(CoreSizes):
     normalised), shallow_centred (the same, with filters that sum to 0), shallow_soft_centred (keeps
     a quarter of each sum) or mlp (for vectors); see docs/design/stems.md."""
     precision: str = "auto"
-    """Precision of the stem's convolutions: float32, bfloat16, or auto (bfloat16 if it is faster
-    on all devices)."""
+    """Precision of the stem's convolutions: float32, bfloat16, or auto (bfloat16 on GPUs and
+    CPUs where it is expected to be faster, otherwise float32)."""
     channels_last: bool = True
     """Store the stem's images channels-last, the fastest layout for convolutions."""
     kernels: str = "auto"
@@ -83,7 +83,7 @@ class RunOptions(CoreSizes):
     """Number of CPU threads; 0: one per CPU core."""
     actor_threads: int = 0
     """lockstep: number of CPU threads that choose actions; 0: as many as --num-threads. One is
-    fastest for a small network, which spends more time waking threads than they save."""
+    fastest for a small network: waking more threads takes longer than they save."""
     schedule: Literal["auto", "lockstep", "asynchronous"] = "auto"
     """Order of acting and learning: lockstep (they alternate), asynchronous (both at once), or auto
     (asynchronous on a CUDA GPU, otherwise lockstep)."""

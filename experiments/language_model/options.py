@@ -67,8 +67,9 @@ class LanguageOptions(LearningOptions):
         default_factory=LanguageTrainerConfig
     )
     precision: str = "float32"
-    """Precision of matrix products: float32, bfloat16, or auto (bfloat16 if the device supports it
-    in hardware). Memories, losses and the optimiser stay in float32."""
+    """Precision of matrix products: float32, bfloat16, or auto (bfloat16 on GPUs and CPUs where
+    it is expected to be faster, otherwise float32). Memories, losses and the optimiser stay in
+    float32."""
     evaluate_every: int = 4_000
     """Number of updates between measurements on the held-out split, which select the best weights.
     """

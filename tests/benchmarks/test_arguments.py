@@ -1,5 +1,7 @@
 """Bad options of benchmarks print one error line before anything is measured."""
 
+import json
+import os
 import sys
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from benchmarks import (
     convolutions,
     cores,
     distributed,
+    json_file,
     kernels,
     language_models,
     peers,
@@ -121,3 +124,13 @@ def test_a_run_that_fails_says_why():
     with pytest.raises(UserError, match="a run failed: no such thing"):
         training._run(words)
     assert training._run([sys.executable, "-c", ""]) > 0
+
+
+def test_a_pipe_takes_the_json():
+    """`/dev/fd`, like `/dev` for most users, is a folder in which no file can be created."""
+    reads, writes = os.pipe()
+    with os.fdopen(reads, "rb") as read, os.fdopen(writes, "wb"):
+        path = Path(f"/dev/fd/{writes}")
+        json_file.check_folder(path)
+        json_file.write_json(path, {"rows": [1]})
+        assert json.loads(os.read(read.fileno(), 4096)) == {"rows": [1]}

@@ -42,6 +42,12 @@ def test_one_setting_is_nothing_to_compare(given, capsys):
     assert "give at least two different settings" in capsys.readouterr().err
 
 
+def test_an_open_quote_is_told_before_any_run(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main([*SMALL, "--setting=", "--setting='--epochs 0"])
+    assert capsys.readouterr().err == 'error: --setting="\'--epochs 0": No closing quotation\n'
+
+
 def test_a_wrong_option_is_told_in_one_line(capsys):
     with pytest.raises(SystemExit, match="2"):
         main([*SMALL, "--setting=", "--setting=--epochs 0", "--rounds", "1", "--seconds", "0.01"])

@@ -2,6 +2,9 @@
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
 
 from fastweights.host.atomic_files import write_bytes
 
@@ -22,3 +25,16 @@ def test_a_pipe_is_written_to_and_stays(tmp_path):
         assert read.result(60) == b"content"
     assert (tmp_path / "pipe").is_fifo()
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_device_that_takes_nothing_is_named():
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        write_bytes(Path("/dev/full"), b"content")
+
+
+def test_a_file_behind_standard_output_keeps_its_content(tmp_path, monkeypatch):
+    monkeypatch.setattr("fastweights.host.atomic_files.is_device", lambda path: True)
+    (tmp_path / "out").write_bytes(b"printed before\n")
+    write_bytes(tmp_path / "out", b"content\n")
+    assert (tmp_path / "out").read_bytes() == b"printed before\ncontent\n"

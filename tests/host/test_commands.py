@@ -73,6 +73,30 @@ def test_help_that_nobody_reads_ends_quietly(flag):
     assert (ended.returncode, ended.stderr) == (141, "")
 
 
+def test_the_list_of_commands_that_nobody_reads_ends_quietly():
+    reads, writes = os.pipe()
+    os.close(reads)
+    with os.fdopen(writes) as closed:
+        ended = subprocess.run(
+            [sys.executable, "-m", "fastweights"], cwd=ROOT, stdout=closed, stderr=subprocess.PIPE
+        )
+    assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+def test_a_command_whose_standard_output_is_closed(tmp_path):
+    program = """
+import sys
+from fastweights.host import run_command
+sys.stdout = None  # as Python leaves it if descriptor 1 is closed
+sys.exit(run_command(sys.argv[1], sys.argv[2:]))
+"""
+    sample = ROOT / "tests" / "samples" / "agent"
+    export = ("export", sample, "--format", "safetensors", "--out", tmp_path / "a")
+    ended = Program(program, *export).end()
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert (tmp_path / "a" / "model.safetensors").exists()
+
+
 def test_a_command_started_in_the_folder_of_the_commands(monkeypatch):
     monkeypatch.chdir(ROOT / "launch")
     monkeypatch.setattr(sys, "argv", ["atari.py"])

@@ -147,11 +147,21 @@ def test_a_small_file_does_not_fill_the_memory(tmp_path):
         "sparse": torch.sparse_coo_tensor(
             torch.zeros(1, 1, dtype=torch.int64), [1.0], (size,), check_invariants=True
         ),
+        "meta": torch.zeros(size, device="meta"),
+        "many": [torch.zeros(1).expand(2**20) for _ in range(20)],
     }
-    for name, tensor in hostile.items():
-        torch.save(payload() | {"optimizer": {"state": [(tensor,)]}}, path)
+    for name, tensors in hostile.items():
+        torch.save(payload() | {"optimizer": {"state": [(tensors,)]}}, path)
         assert path.stat().st_size < 10_000
         assert "more elements than the file stores" in refusal(path), name
+
+
+def test_tensors_that_share_their_data_do_not_fill_the_memory(tmp_path):
+    path, shared = tmp_path / "a.pt", torch.zeros(2**22)
+    save_checkpoint(payload() | {"tied": [shared, shared[:]]}, path)
+    assert len(load_checkpoint(path)["tied"]) == 2
+    torch.save(payload() | {"shared": [shared[:] for _ in range(4)]}, path)
+    assert "more elements than the file stores" in refusal(path)
 
 
 def test_a_state_may_be_expanded(tmp_path):
