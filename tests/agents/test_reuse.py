@@ -324,10 +324,12 @@ def test_a_batch_cut_short_leaves_no_trace(where, epochs, at):
     assert all(map(torch.equal, net.parameters(), after.parameters()))
 
 
-def test_what_is_not_finite_ends_a_batch_and_keeps_the_steps_before_it():
+@pytest.mark.parametrize("objective", list(OBJECTIVES))
+def test_what_is_not_finite_ends_a_batch_and_keeps_the_steps_before_it(objective):
     net = network()
     rollout = rollout_of(net)
-    learner = Learner(net, LearnerConfig(minibatches=3, reward_clipping="none"))
+    config = LearnerConfig(objective=objective, minibatches=3, reward_clipping="none")
+    learner = Learner(net, config)
     first = next(learner._minibatches(learner._prepared(rollout))).rollout
     spoilt = rollout.reward.clone()
     others = [b for b in range(B) if not (spoilt[:, [b]] == first.reward).all(0).any()]
@@ -339,10 +341,14 @@ def test_what_is_not_finite_ends_a_batch_and_keeps_the_steps_before_it():
     assert all(weight.isfinite().all() for weight in net.state_dict().values())
 
 
-@pytest.mark.parametrize("core", ["feedforward", "lstm", "rdn"])
-def test_a_restored_learner_goes_on_bit_for_bit(core):
+@pytest.mark.parametrize(
+    ("core", "objective"),
+    [("feedforward", "ppo"), ("lstm", "ppo"), ("rdn", "ppo"), ("rdn", "appo"), ("rdn", "vtrace")],
+)
+def test_a_restored_learner_goes_on_bit_for_bit(core, objective):
     net = network(core)
-    rollout, config = rollout_of(net), LearnerConfig(**REUSE, total_steps=10 * T * B)
+    options = REUSE | {"objective": objective, "normalize_advantages": objective != "vtrace"}
+    rollout, config = rollout_of(net), LearnerConfig(**options, total_steps=10 * T * B)
     learner = Learner(net, config, seed=3)
     learner.update(rollout)
     saved = copy.deepcopy((net.state_dict(), learner.state_dict()))

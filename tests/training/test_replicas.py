@@ -91,7 +91,7 @@ def assert_replicas_are_equal(runs: Runs, case: str) -> None:
             assert torch.equal(tensor, first[name]), (rank, name)
 
 
-@pytest.mark.parametrize("where", ["", "atari-", "reuse-"])
+@pytest.mark.parametrize("where", ["", "atari-", "reuse-", "appo-"])
 def test_two_learners_make_the_run_of_one(where, runs):
     assert runs.codes(f"{where}two") == [0, 0], runs.said(f"{where}two", 0)
     assert_one_run(runs, f"{where}one", f"{where}two")
@@ -127,10 +127,12 @@ def test_only_the_first_learner_prints_and_writes_the_run(runs):
     assert runs.saved_step("two") == 400
 
 
-def test_asynchronous_learners_stay_equal_and_count_every_step(runs):
-    assert runs.codes("asynchronous") == [0, 0], runs.said("asynchronous", 0)
-    assert runs.logs("asynchronous")["step"] == list(range(40, 401, 40))
-    assert_replicas_are_equal(runs, "asynchronous")
+@pytest.mark.parametrize(("case", "passes"), [("asynchronous", 1), ("asynchronous-reuse", 4)])
+def test_asynchronous_learners_stay_equal_and_count_every_step(case, passes, runs):
+    assert runs.codes(case) == [0, 0], runs.said(case, 0)
+    logs = runs.logs(case)
+    assert logs["step"] == list(range(40, 401, 40)) and logs["gradient_steps"] == [passes] * 10
+    assert_replicas_are_equal(runs, case)
 
 
 STOPPED = ["interrupted", "long-update", "reuse-interrupted", "games-between"]

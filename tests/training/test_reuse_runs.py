@@ -14,8 +14,19 @@ REUSE = (*REUSE, "--normalize-advantages", "--reduction", "mean", "--total-steps
 COLUMNS = ("approx_kl", "clip_fraction", "explained_variance", "gradient_steps")
 
 
-def test_its_first_updates_are_the_same_again_bit_for_bit(tmp_path, capsys):
-    assert train(tmp_path, "reuse", "--core", "rdn", *REUSE) == 0
+def reuse(objective: str, *options: object) -> list:
+    """Return the options of sample reuse with another objective; V-trace has no normalisation."""
+    given = [*REUSE, "--objective", objective, *options]
+    if objective == "vtrace":
+        given.remove("--normalize-advantages")
+    return given
+
+
+@pytest.mark.parametrize("objective", ["ppo", "appo", "vtrace"])
+@pytest.mark.parametrize("bptt", ["full", 1])
+def test_its_first_updates_are_the_same_again_bit_for_bit(objective, bptt, tmp_path, capsys):
+    options = reuse(objective, "--core", "rdn", "--bptt", bptt)
+    assert train(tmp_path, "reuse", *options) == 0
     assert replay.main([str(tmp_path / "reuse")]) == 0
     assert "identical: 10 updates, 200 agent steps" in capsys.readouterr().out
 
@@ -62,10 +73,7 @@ def test_values_are_kept_from_acting_where_the_learner_has_the_same_weights(
 
 @pytest.mark.parametrize("objective", ["vtrace", "ppo", "appo"])
 def test_asynchronous_runs_reuse_batches_too(objective, tmp_path):
-    options = [*REUSE, *GROUPS, "--objective", objective]
-    if objective == "vtrace":
-        options.remove("--normalize-advantages")
-    assert train(tmp_path, "reuse", *options) == 0
+    assert train(tmp_path, "reuse", *reuse(objective, *GROUPS)) == 0
     logs = read_logs(tmp_path / "reuse")
     assert logs["gradient_steps"] == [4] * 20 and logs["step"][-1] == 400
 

@@ -230,7 +230,12 @@ def test_an_actor_that_cannot_be_placed_waits(crew):
     assert (crew.actors, crew.restarts) == (3, 0)
 
 
-@pytest.mark.parametrize("learner", [(), ("--objective", "ppo", "--epochs", 2, "--minibatches", 2)])
+REUSE = ("--epochs", 2, "--minibatches", 2)
+
+
+@pytest.mark.parametrize(
+    "learner", [(), (*REUSE, "--objective", "ppo"), (*REUSE, "--objective", "appo")]
+)
 def test_one_actor_without_a_lead_is_lockstep_bit_for_bit(learner, address, tmp_path):
     """Sent rollouts equal collected ones, and actors use exactly the published weights."""
     options = ("--total-steps", 200, "--num-envs", 8, *RDN, *learner)
