@@ -10,12 +10,16 @@ steps/s, from the log after a warm-up. Start-up is the time that `--help` and `-
 in seconds. Every measurement is a separate process, and the checkouts alternate. The table gives
 medians, and the median over rounds of the ratio of this checkout to the other. An improvement is a
 ratio above 1 for training, or below 1 for start-up.
+
+With `--updates N` the first N updates of each preset are compared, too, as `launch/replay.py` does:
+the same rollouts and weights have the same hashes. These runs use float32 and one thread.
 """
 
 import argparse
+import csv
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -29,7 +33,7 @@ from benchmarks.arguments import add_run_options, check_run_options
 from benchmarks.json_file import write_json
 from benchmarks.machine import describe, in_words
 from benchmarks.timing import median_ratio, play_rounds
-from benchmarks.training import measure_whole, said
+from benchmarks.training import measure_whole, said, whole_run
 from fastweights.cores import CORES
 from fastweights.host import UserError, one_line_errors
 from fastweights.launch.cli.parser import Parser
@@ -50,6 +54,23 @@ def start(checkout: Path, flag: str) -> float:
 def steps_per_second(checkout: Path, preset: str, core: str, env: str, seconds: float) -> float:
     """Return the agent steps/s of a run of about `seconds`. Raises `UserError` if it fails."""
     return measure_whole(preset, core, env, seconds, LIKELY, checkout)["whole"]
+
+
+def first_hashes(checkout: Path, preset: str, core: str, env: str, updates: int) -> list[dict]:
+    """Return a run's hashes of rollout and weights, one dict per update."""
+    exact = ("--precision", "float32", "--num-threads", "1")
+    with whole_run(preset, core, env, updates, checkout, exact) as (folder, _):
+        rows = list(csv.DictReader((folder / "hashes.csv").open(encoding="utf-8")))
+    return [{name: row[name] for name in ("rollout", "weights")} for row in rows]
+
+
+def compare_hashes(options: argparse.Namespace) -> Iterator[dict]:
+    """Yield the hashes of each preset's first updates, and whether both checkouts' are equal."""
+    for preset in options.presets:
+        case = (preset, options.core, options.env, options.updates)
+        before, after = (first_hashes(path, *case) for path in (options.before, ROOT))
+        identical = len(after) == options.updates and before == after
+        yield {"preset": preset, "identical": identical, "before": before, "after": after}
 
 
 def measure(options: argparse.Namespace) -> list[dict[str, object]]:
@@ -101,15 +122,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="presets to train with; both checkouts must have them (default paper)",
     )  # fmt: skip
     parser.add_argument("--core", choices=list(CORES), default="rdn", help="memory (default rdn)")
+    parser.add_argument(
+        "--updates", type=int, default=0, metavar="N",
+        help="number of each preset's first updates whose hashes are compared (default 0)",
+    )  # fmt: skip
     add_run_options(parser, "measurements of each", "length of a training run", 15.0)
     options = parser.parse_args(arguments)
     check_run_options(options)
     if not (options.before / "launch" / "atari.py").exists():
         raise UserError(f"--before {options.before}: the folder has no launch/atari.py")
+    if options.updates < 0:
+        raise UserError(f"--updates must be at least 0, not {options.updates}")
     described = describe()
+    hashes = list(compare_hashes(options)) if options.updates else []
+    for row in hashes:
+        verdict = "identical" if row["identical"] else "NOT identical"
+        print(f"{row['preset']}: first updates ({options.updates}) {verdict}")
     rows = measure(options)
     show(rows, described)
-    write_json(options.json, {"machine": described, "command": sys.argv[1:], "rows": rows})
+    content = {"machine": described, "command": sys.argv[1:], "rows": rows, "hashes": hashes}
+    write_json(options.json, content)
 
 
 if __name__ == "__main__":

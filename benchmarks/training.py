@@ -19,7 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -131,19 +132,32 @@ def measure_whole(
         checkout: folder that contains `launch/atari.py`.
         extra: more options of the command.
     """
-    options = preset(name, core)
-    batch = options.batch_size * options.unroll_length
-    updates = WARM_UP + max(3, round(seconds * rate / batch))
+    updates = WARM_UP + max(3, round(seconds * rate / _batch(name, core)))
+    with whole_run(name, core, env, updates, checkout, extra) as (folder, peak):
+        rate = logged_rate(read_logs(folder), WARM_UP)
+    return {"whole": rate, "gigabytes": peak}
+
+
+@contextmanager
+def whole_run(
+    name: str, core: str, env: str, updates: int, checkout: Path, extra: Sequence[str]
+) -> Iterator[tuple[Path, float]]:
+    """Run the command for a number of updates; yield its folder and peak memory in gigabytes."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
             *(sys.executable, str(checkout / "launch" / "atari.py"), "--preset", name),
             *("--core", core, "--env", env, "--savedir", folder, "--xpid", "run"),
-            *("--total-steps", str(updates * batch), "--disable-checkpoint"),
+            *("--total-steps", str(updates * _batch(name, core)), "--disable-checkpoint"),
             *("--evaluate-episodes", "0", *extra),
         ]
         peak = _run(command)
-        rate = logged_rate(read_logs(Path(folder) / "run"), WARM_UP)
-    return {"whole": rate, "gigabytes": peak}
+        yield Path(folder) / "run", peak
+
+
+def _batch(name: str, core: str) -> int:
+    """Return the number of agent steps of a preset's batch."""
+    options = preset(name, core)
+    return options.batch_size * options.unroll_length
 
 
 def _run(command: list[str]) -> float:

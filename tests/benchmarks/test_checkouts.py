@@ -24,6 +24,7 @@ def test_each_checkout_runs_its_own_code(tmp_path, monkeypatch, capsys):
         "run.mkdir()\n"
         "rows = (f'{tick},{tick}.0,{10 * tick}' for tick in range(1, 9))\n"
         "(run / 'logs.csv').write_text('\\n'.join(['# _tick,_time,step', *rows, '']))\n"
+        "(run / 'hashes.csv').write_text('rollout,weights\\na,b\\n')\n"
     )
     monkeypatch.setattr(checkouts, "STARTS", ("--help",))
     path = tmp_path / "result.json"
@@ -34,6 +35,18 @@ def test_each_checkout_runs_its_own_code(tmp_path, monkeypatch, capsys):
     assert run["ratio"] == pytest.approx(run["after"] / run["before"])
     assert help_time["before"] > 0.5 and help_time["after"] > 0.2
     assert "maze, agent steps/s" in capsys.readouterr().out
+    main(["--before", str(other.parent), "--presets", "maze", *small, "--updates", "1"])
+    assert "maze: first updates (1) NOT identical" in capsys.readouterr().out
+
+
+def test_a_checkout_makes_its_own_first_updates_again(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(checkouts, "measure", lambda options: [])
+    path = tmp_path / "result.json"
+    small = ["--presets", "maze", "--core", "feedforward", "--env", "TMaze", "--updates", "2"]
+    main(["--before", str(ROOT), *small, "--json", str(path)])
+    assert "maze: first updates (2) identical" in capsys.readouterr().out
+    (row,) = json.loads(path.read_text())["hashes"]
+    assert row["before"] == row["after"] and len({one["weights"] for one in row["after"]}) == 2
 
 
 def test_another_checkout_without_the_command_is_one_line(tmp_path, capsys):
