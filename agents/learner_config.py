@@ -40,7 +40,12 @@ RANGES = {
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerConfig:
-    """Defaults: Espeholt et al. 2018, appendix G, as used by Irie et al. 2021, appendix C."""
+    """Defaults: Espeholt et al. 2018, appendix G, as used by Irie et al. 2021, appendix C.
+
+    Those of PPO and APPO (`clip_range`, `gae_lambda`): Schulman et al. 2017, for Atari. Those of
+    Adam: Kingma & Ba 2015, with the `adam_epsilon` of PPO's first implementation (Huang et al.
+    2022). `kl_limit` and the shortening of steps are our own.
+    """
 
     total_steps: int = 200_000_000  # Number of agent steps.
     # Policy and value losses: vtrace (V-trace actor-critic, as published), ppo (clipped surrogate
