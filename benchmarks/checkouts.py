@@ -11,8 +11,8 @@ in seconds. Every measurement is a separate process, and the checkouts alternate
 medians, and the median over rounds of the ratio of this checkout to the other. An improvement is a
 ratio above 1 for training, or below 1 for start-up.
 
-With `--updates N` the first N updates of each preset are compared, too, as `launch/replay.py` does:
-the same rollouts and weights have the same hashes. These runs use float32 and one thread.
+With `--updates N` the first N updates of each preset are compared instead, as `launch/replay.py`
+does: the same rollouts and weights have the same hashes. These runs use float32 and one thread.
 """
 
 import argparse
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--core", choices=list(CORES), default="rdn", help="memory (default rdn)")
     parser.add_argument(
         "--updates", type=int, default=0, metavar="N",
-        help="number of each preset's first updates whose hashes are compared (default 0)",
+        help="compare the hashes of each preset's first N updates, and no speed",
     )  # fmt: skip
     add_run_options(parser, "measurements of each", "length of a training run", 15.0)
     options = parser.parse_args(arguments)
@@ -134,14 +134,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.updates < 0:
         raise UserError(f"--updates must be at least 0, not {options.updates}")
     described = describe()
-    hashes = list(compare_hashes(options)) if options.updates else []
-    for row in hashes:
-        verdict = "identical" if row["identical"] else "NOT identical"
-        print(f"{row['preset']}: first updates ({options.updates}) {verdict}")
-    rows = measure(options)
-    show(rows, described)
-    content = {"machine": described, "command": sys.argv[1:], "rows": rows, "hashes": hashes}
-    write_json(options.json, content)
+    if options.updates:
+        rows = list(compare_hashes(options))
+        for row in rows:
+            verdict = "identical" if row["identical"] else "NOT identical"
+            print(f"{row['preset']}: first updates ({options.updates}) {verdict}")
+    else:
+        rows = measure(options)
+        show(rows, described)
+    write_json(options.json, {"machine": described, "command": sys.argv[1:], "rows": rows})
 
 
 if __name__ == "__main__":
