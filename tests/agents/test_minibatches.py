@@ -4,7 +4,10 @@ from itertools import islice
 
 import pytest
 import torch
+from test_learner import network, rollout_of
 
+from fastweights.agents.learner import Learner
+from fastweights.agents.learner_config import LearnerConfig
 from fastweights.agents.minibatches import deals
 
 ALONE = {"share": 0, "of": 1, "seed": 1, "steps": 0}
@@ -52,3 +55,10 @@ def test_each_stream_comes_to_each_minibatch_equally_often():
     """Each of a block's streams comes to each minibatch about equally often."""
     firsts = [dealt[0][0] for dealt in passes(1200, 4, 4, **ALONE)]
     assert all(250 < firsts.count(stream) < 350 for stream in range(4))
+
+
+def test_streams_that_cannot_be_shared_out_are_refused():
+    net = network("feedforward")
+    learner = Learner(net, LearnerConfig(minibatches=4))
+    with pytest.raises(ValueError, match="6 streams cannot be divided into 4 minibatches"):
+        learner.update(rollout_of(net))

@@ -361,13 +361,6 @@ def test_a_restored_learner_goes_on_bit_for_bit(core, objective):
     assert all(map(torch.equal, net.parameters(), other.parameters()))
 
 
-def test_streams_that_cannot_be_shared_out_are_refused():
-    net = network("feedforward")
-    learner = Learner(net, LearnerConfig(minibatches=4))
-    with pytest.raises(ValueError, match="6 streams cannot be divided into 4 minibatches"):
-        learner.update(rollout_of(net))
-
-
 def with_a_unit_of_four(net: Network) -> Network:
     """Return a copy that has the same values, in a unit of 4."""
     scaled = copy.deepcopy(net)
