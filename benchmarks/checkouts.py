@@ -16,7 +16,6 @@ does: the same rollouts and weights have the same hashes. These runs use float32
 """
 
 import argparse
-import csv
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -35,8 +34,9 @@ from benchmarks.machine import describe, in_words
 from benchmarks.timing import median_ratio, play_rounds
 from benchmarks.training import measure_whole, said, whole_run
 from fastweights.cores import CORES
-from fastweights.host import UserError, one_line_errors
+from fastweights.host import UserError, check_range, one_line_errors, user_input
 from fastweights.launch.cli.parser import Parser
+from fastweights.training.hashes import UPDATES, read_hashes
 from fastweights.training.presets import PRESETS
 
 ROOT = Path(__file__).parents[1]
@@ -57,11 +57,14 @@ def steps_per_second(checkout: Path, preset: str, core: str, env: str, seconds: 
 
 
 def first_hashes(checkout: Path, preset: str, core: str, env: str, updates: int) -> list[dict]:
-    """Return a run's hashes of rollout and weights, one dict per update."""
+    """Return a run's hashes of rollout and weights, one dict per update.
+
+    Raises `UserError` if the run fails or records none.
+    """
     exact = ("--precision", "float32", "--num-threads", "1")
     with whole_run(preset, core, env, updates, checkout, exact) as (folder, _):
-        rows = list(csv.DictReader((folder / "hashes.csv").open(encoding="utf-8")))
-    return [{name: row[name] for name in ("rollout", "weights")} for row in rows]
+        recorded = read_hashes(folder).updates
+    return [{"rollout": update.rollout, "weights": update.weights} for update in recorded]
 
 
 def compare_hashes(options: argparse.Namespace) -> Iterator[dict]:
@@ -124,15 +127,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--core", choices=list(CORES), default="rdn", help="memory (default rdn)")
     parser.add_argument(
         "--updates", type=int, default=0, metavar="N",
-        help="compare the hashes of each preset's first N updates, and no speed",
+        help=f"compare hashes of each preset's first N updates (up to {UPDATES}), not speed",
     )  # fmt: skip
     add_run_options(parser, "measurements of each", "length of a training run", 15.0)
     options = parser.parse_args(arguments)
     check_run_options(options)
     if not (options.before / "launch" / "atari.py").exists():
         raise UserError(f"--before {options.before}: the folder has no launch/atari.py")
-    if options.updates < 0:
-        raise UserError(f"--updates must be at least 0, not {options.updates}")
+    with user_input():  # a run records no more
+        check_range("updates", options.updates, f"[0, {UPDATES}]")
     described = describe()
     if options.updates:
         rows = list(compare_hashes(options))

@@ -24,7 +24,7 @@ def test_each_checkout_runs_its_own_code(tmp_path, monkeypatch, capsys):
         "run.mkdir()\n"
         "rows = (f'{tick},{tick}.0,{10 * tick}' for tick in range(1, 9))\n"
         "(run / 'logs.csv').write_text('\\n'.join(['# _tick,_time,step', *rows, '']))\n"
-        "(run / 'hashes.csv').write_text('rollout,weights\\na,b\\n')\n"
+        "(run / 'hashes.csv').write_text('update,step,rollout,weights\\n1,9,a,b\\n')\n"
     )
     monkeypatch.setattr(checkouts, "STARTS", ("--help",))
     path = tmp_path / "result.json"
@@ -46,6 +46,12 @@ def test_a_checkout_makes_its_own_first_updates_again(tmp_path, capsys):
     assert "maze: first updates (2) identical" in capsys.readouterr().out
     (row,) = json.loads(path.read_text())["rows"]
     assert row["before"] == row["after"] and len({one["weights"] for one in row["after"]}) == 2
+
+
+def test_more_updates_than_a_run_records_are_one_line(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["--before", str(ROOT), "--updates", "11"])
+    assert "--updates must lie in [0, 10], not 11" in capsys.readouterr().err
 
 
 def test_another_checkout_without_the_command_is_one_line(tmp_path, capsys):
