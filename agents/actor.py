@@ -64,7 +64,7 @@ class Actor:
         network: the network.
         environments: the environments.
         device: device of the network.
-        generator: random generator for actions; None for torch's global generator.
+        generator: random generator for actions; None for torch's global one of the device.
         streams: this actor's streams among `of` streams. Actors with equal generators together
             act as one actor with all environments would.
         of: total number of streams of all actors.
@@ -153,7 +153,7 @@ class Actor:
         environments = getattr(self.environments, "snapshot", lambda: None)()
         if environments is None:
             return None
-        generator = self.generator or torch.default_generator
+        generator = self._random()
         return {
             "environments": _exchanged(environments, np.ndarray | np.generic, _to_plain),
             "row": list(self._sent),
@@ -172,9 +172,18 @@ class Actor:
         self._sent = tuple(_like(self._sent, snapshot["row"]))
         (self.last_action,) = _like([self.last_action], [snapshot["last_action"]])
         self.state = refilled(self.state, _like(tensors_of(self.state), snapshot["memory"]))
-        generator = self.generator or torch.default_generator
+        generator = self._random()
         if snapshot.get("device", generator.device.type) == generator.device.type:
             generator.set_state(snapshot["generator"].cpu())
+
+    def _random(self) -> torch.Generator:
+        """Return the generator of the actions: this actor's own, or its device's."""
+        if self.generator is not None:
+            return self.generator
+        if self.device.type == "cuda":
+            with torch.cuda.device(self.device):
+                return torch.cuda.default_generators[torch.cuda.current_device()]
+        return torch.default_generator
 
     @torch.no_grad()
     def _value(self) -> Float[Tensor, "1 B"]:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from fastweights.agents.network import Network, NetworkOutput
+from fastweights.host import UserError
 from fastweights.kernels import State, map_state, tensors_of, without_waiting
 
 Replay = Callable[[], object]
@@ -21,8 +22,8 @@ _WARM_UPS = 3  # runs in which kernels are loaded and libraries choose kernels a
 _one_records = threading.Lock()
 
 
-class CannotRecord(RuntimeError):
-    """The step waits for the GPU, or copies to it from memory that is not pinned."""
+class CannotRecord(UserError):
+    """The step waits for the GPU, or copies to it from memory that is not pinned; one line."""
 
 
 def record(call: Callable[[], Any], device: torch.device) -> tuple[Any, Replay]:
@@ -49,7 +50,8 @@ def record(call: Callable[[], Any], device: torch.device) -> tuple[Any, Replay]:
                 outputs = call()
         except RuntimeError as error:
             raise CannotRecord(
-                f"the acting step cannot be recorded as a CUDA graph: {_first(error)}"
+                f"the acting step cannot be recorded as a CUDA graph ({_first(error)}): "
+                "leave --cuda-graphs out"
             ) from error
         return outputs, graph.replay
 

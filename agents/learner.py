@@ -25,6 +25,7 @@ from fastweights.agents.rollout import Rollout, align
 from fastweights.agents.vtrace import Targets
 
 LOSSES = ("total_loss", "pg_loss", "baseline_loss", "entropy_loss")
+_COUNTERS = ("steps", "updates", "refused", "refused_in_a_row")
 _TINY = 1e-8  # added to the advantages' standard deviation
 _FOLLOW = 0.1  # weight of a batch in the moving mean of squared value targets
 
@@ -352,15 +353,16 @@ class Learner:
         """Return optimiser state and counters; whoever owns the network saves its parameters."""
         return {
             "optimizer": self.optimizer.state_dict(),
-            "schedule": {"steps": self.steps, "updates": self.updates, "refused": self.refused},
+            "schedule": {name: getattr(self, name) for name in _COUNTERS},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the result of `state_dict`."""
         self.optimizer.load_state_dict(state["optimizer"])
-        schedule = state["schedule"]
-        self.steps, self.updates = schedule["steps"], schedule["updates"]
-        self.refused = schedule.get("refused", 0)  # older checkpoints lack the count
+        older = {"refused": 0, "refused_in_a_row": 0}  # older checkpoints lack these counts
+        schedule = older | state["schedule"]
+        for name in _COUNTERS:
+            setattr(self, name, schedule[name])
 
 
 def _mean_kl(sums: dict[str, Tensor]) -> float:

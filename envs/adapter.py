@@ -119,10 +119,13 @@ class GymnasiumEnvironments:
         return CutOff(streams, self._frame(last)[streams])
 
     def snapshot(self) -> dict[str, Any] | None:
-        """Return the games' states; None unless the vector environment is `Restorable`."""
+        """Return the games' states; None unless the vector environment can be restored."""
         if not isinstance(self._vector_env, Restorable):
             return None
-        game, accounting = self._vector_env.snapshot(), self._accounting.snapshot()
+        game = self._vector_env.snapshot()
+        if game is None:
+            return None
+        accounting = self._accounting.snapshot()
         return {"game": game, "accounting": accounting, "clock": self._clock.copy()}
 
     def restore(self, snapshot: dict[str, Any]) -> None:

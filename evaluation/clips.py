@@ -41,7 +41,7 @@ def make_clip(
         environments,
         action_mode=action_mode,
         seed=plan.seed,
-        max_steps=max(1, round(seconds * fps)),
+        max_steps=max(1, round(seconds * fps) - 1),  # the first picture precedes the first step
         device=device,
     )
     try:

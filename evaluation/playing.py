@@ -60,8 +60,13 @@ def check_plan(plan: GamePlan) -> None:
     """Raise a one-line `ValueError` for an invalid value."""
     check_ranges(plan, COUNT, "episodes", "repeats")
     check_ranges(plan, NOT_NEGATIVE, "num_envs", "max_frames")
-    if not 0 <= plan.seed <= 2**31 - 1 - plan.games:
-        raise ValueError(f"--seed must lie in [0, {2**31 - 1 - plan.games}], not {plan.seed}")
+    most = 2**31  # seeds, one for each game
+    if plan.games > most:
+        raise ValueError(
+            f"--episodes {plan.episodes} x --repeats {plan.repeats} is more than {most:,} games"
+        )
+    if not 0 <= plan.seed <= most - plan.games:
+        raise ValueError(f"--seed must lie in [0, {most - plan.games}], not {plan.seed}")
 
 
 def check_plays(network: Network, trained: RunOptions, plan: GamePlan) -> None:

@@ -27,6 +27,7 @@ from fastweights.training import (
     check_cluster,
     check_unfinished,
     has_finished,
+    preset,
     without_cluster,
 )
 
@@ -52,7 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _show_lists(command)
     for flag in ignored:
         print(f"note: {flag} has no equivalent here and is ignored", file=sys.stderr)
-    return run_agent(command.run, saved)
+    usual = None if saved else preset(command.preset, command.run.core, command.run.env)
+    return run_agent(command.run, saved, usual)
 
 
 def _show_lists(command: CommandLine) -> int:

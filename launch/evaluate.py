@@ -119,3 +119,6 @@ def _check(options: EvaluateOptions) -> None:
         if unused := [name for name in changed_fields(options) if name not in used]:
             raise ValueError(f"--export plays no games: leave out {flags(unused)}")
     check_range("clip_seconds", options.clip_seconds, SECONDS)
+    of_clips = [name for name in changed_fields(options) if name in ("clip_seconds", "clip_format")]
+    if of_clips and not options.clip:
+        raise ValueError(f"--no-clip records no clip: leave out {flags(of_clips)}")

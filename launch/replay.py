@@ -45,6 +45,7 @@ from fastweights.training import (
     replay_updates,
     replay_verdict,
     take_weights,
+    with_full_path,
     with_init_from,
 )
 
@@ -79,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         recorded, options = read_hashes_of(run)
         check_module(options, asked.env, run)
         asked.check({run: options})
-        options = with_init_from(options, asked.init_from, run)
+        options = with_full_path(with_init_from(options, asked.init_from, run))
         expected = first_updates(recorded, asked.updates)
         options, plan = plan_for(options)
     stages = Stages("learner")

@@ -221,6 +221,9 @@ def _foreign(path: Path, reason: str) -> str:
     )
 
 
+_MISFITS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError)
+
+
 @contextmanager
 def fitting(path: Path) -> Iterator[None]:
     """Turn errors from another version's, or a tampered, checkpoint into `CheckpointError`."""
@@ -228,7 +231,7 @@ def fitting(path: Path) -> Iterator[None]:
         yield
     except (CheckpointError, torch.OutOfMemoryError):
         raise
-    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except _MISFITS as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise CheckpointError(
             f"checkpoint {path} does not fit this version of the program ({reason}): "

@@ -35,7 +35,7 @@ def read_hashes_of(run: Path) -> tuple[Hashes, RunOptions]:
     hashes = read_hashes(run)
     try:
         threads = int(hashes.conditions["threads"])
-    except (KeyError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"the hashes of {run} do not include its number of threads") from error
     graphs = options.cuda_graphs and choose_device(options.device).type == "cuda"
     same = {"num_threads": threads, "schedule": "lockstep", "cuda_graphs": graphs}

@@ -81,7 +81,7 @@ def unpack(payload: dict[str, Any], learner: Learner) -> None:
             raise ValueError("its optimiser's state belongs to another network")
         # Fused Adam reads them in the order of the weights' memory (--channels-last).
         state.update({name: torch.empty_like(weight).copy_(a) for name, a in averages.items()})
-    counts = (learner.steps, learner.updates, learner.refused)
+    counts = (learner.steps, learner.updates, learner.refused, learner.refused_in_a_row)
     if any(type(count) is not int or count < 0 for count in counts):
         raise ValueError("its steps and updates are not counts")
     torch.set_rng_state(payload["rng"]["torch"].cpu())
@@ -165,9 +165,7 @@ def open_agent(
                 f"{found.path} does not fit the present {options.core}: {error}; restore the "
                 "module with which it was trained"
             ) from error
-        step = found.payload["step"]
-        if type(step) is not int or step < 0:
-            raise ValueError("its step is not a count")
+        _step_of(found)
     check_module(options, env, found.path)
     return SavedAgent(network.eval(), options, found.payload, found.path, found.warnings)
 
@@ -227,6 +225,7 @@ def take_weights(network: Network, options: RunOptions) -> str | None:
     found = _find(options.init_from, "cpu", options.env)
     with fitting(found.path):
         its_own, given = _options_of(found), found.payload["model_state_dict"]
+        step = _step_of(found)
         odd = _other_network(its_own, options) or first_misfit(network, given)
     its_agent = f"{its_own.core} on {its_own.env}"
     if odd is not None:
@@ -235,7 +234,15 @@ def take_weights(network: Network, options: RunOptions) -> str | None:
             "and sizes, on games with as many actions and frames of the same shape"
         )
     network.load_state_dict(given)
-    return f"weights of {its_agent} after {found.payload['step']:,} agent steps: {found.path}"
+    return f"weights of {its_agent} after {step:,} agent steps: {found.path}"
+
+
+def _step_of(found: FoundCheckpoint) -> int:
+    """Return a file's agent steps; raise `LookupError` or `ValueError` if it stores no count."""
+    step = found.payload["step"]
+    if type(step) is not int or step < 0:
+        raise ValueError("its step is not a count")
+    return step
 
 
 def _other_network(saved: RunOptions, asked: RunOptions) -> str | None:
@@ -251,7 +258,8 @@ def _other_network(saved: RunOptions, asked: RunOptions) -> str | None:
 
 def _of_network(options: RunOptions) -> dict[str, Any]:
     core = asdict(core_config(options.core, **dict(options.core_options())))
-    own = {name: getattr(options, name) for name in ("stem", "head_norm", "value_scale")}
+    names = ("stem", "head_norm", "value_scale", "reset_inputs")
+    own = {name: getattr(options, name) for name in names}
     own["normalize_values"] = options.learner.normalize_values
     return {f"core_{name}": value for name, value in core.items()} | own
 

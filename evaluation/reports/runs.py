@@ -112,9 +112,10 @@ def open_run(path: Path) -> LoggedRun:
     meta = read_meta(path)
     try:
         options = typed_values(RunOptions, current_options(meta))
+        missing = [name for name in _IDENTIFY if name not in options]
+        frames_per_step = 1 if missing else _frames_per_step(options)
     except ValueError as error:
         raise UserError(f"{path / 'meta.json'} is damaged: {error}") from error
-    missing = [name for name in _IDENTIFY if name not in options]
     if missing and (task := (meta.get("args") or {}).get("task_name")):
         raise UserError(
             f"{path} is a run of {task}, a sequence task: its results are in result.json, and the "
@@ -131,7 +132,6 @@ def open_run(path: Path) -> LoggedRun:
     clips = (clip for clip in sorted((path / "clips").glob("*")) if clip.suffix in _CLIPS)
     warnings: list[str] = []
     evaluations = evaluations_in(path, warnings.append)
-    frames_per_step = _frames_per_step(options)
     return LoggedRun(
         path.name, path, meta, logs, evaluations, tuple(clips), frames_per_step, tuple(warnings)
     )
@@ -181,7 +181,7 @@ def grouped_runs(runs: Sequence[LoggedRun]) -> list[Group]:
     """Group runs that differ only in seed, by game and options; cores in the order of `CORES`.
 
     A group has only one run of each seed, because another would not be a further sample: the run
-    with the most agent steps, or of equal ones the newest. A line on stderr names each run left
+    with the most agent steps, and among equal ones the newest. A line on stderr names each run left
     out.
     """
     members: dict[str, list[LoggedRun]] = {}

@@ -47,18 +47,21 @@ class AgentRun(Run):
             return False
         meta = read_meta(self.path)
         length = current_options(meta).get("total_steps", 0)
-        return bool(meta["successful"]) and length >= self.options.learner.total_steps
+        return bool(meta.get("successful")) and length >= self.options.learner.total_steps
 
     @property
     def finished(self) -> bool:
         return self.trained and bool(not self._is_tested or self._test_games())
 
     def start(self) -> list[str]:
-        usual, own = preset(self.preset, self.options.core).to_dict(), self.options.to_dict()
+        options = self.options
+        usual = preset(self.preset, options.core, options.env).to_dict()
+        usual["env"] = preset(self.preset, options.core).env
+        own = options.to_dict()
         given = {name: own[name] for name in own if name == "seed" or own[name] != usual[name]}
         given.pop("num_threads", None)
         given |= {name: given.pop(name) for name in _LAST if name in given}
-        core = ["--preset", self.preset, "--core", self.options.core]
+        core = ["--preset", self.preset, "--core", options.core]
         return [*command_argv("atari"), "--num-threads", "1", *core, *as_flags(given)]
 
     def go_on(self) -> list[str]:

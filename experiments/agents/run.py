@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -52,13 +53,19 @@ from fastweights.training import (
     train,
     try_out,
     with_full_path,
+    without_cluster,
 )
 
 
 @restoring_backend()
 @restoring_torch()
-def run_agent(options: RunOptions, saved: SavedAgent | None = None) -> int:
+def run_agent(
+    options: RunOptions, saved: SavedAgent | None = None, usual: RunOptions | None = None
+) -> int:
     """Train from scratch, or resume from `saved`; return the command's exit code.
+
+    `usual`: options such as a preset's, by default those of `saved`. Notes on options without
+    effect name only options that differ from them.
 
     If torchrun started several processes, this process is one of the learners.
 
@@ -83,8 +90,8 @@ def run_agent(options: RunOptions, saved: SavedAgent | None = None) -> int:
         if not saved and replicas.leads:
             check_name(options)
         options, plan = plan_for(options, replicas)
-    before = saved.options if saved else RunOptions()
-    for note in notes_on_options(options, before, plan.schedule) if replicas.leads else ():
+    usual = usual or (saved.options if saved else RunOptions())
+    for note in notes_on_options(options, usual, plan.schedule) if replicas.leads else ():
         print(f"note: {note}", file=sys.stderr)
     with replicas.joined(plan.learner):
         return _run(options, saved, plan)
@@ -107,7 +114,8 @@ def close_agent(options: RunOptions, saved: SavedAgent) -> None:
     if any(played.agent_steps >= saved.step for played in own_tests(saved.run, options).values()):
         return
     with user_input():
-        options, plan = plan_for(options)
+        # Test games need no Ray, which may no longer be there.
+        options, plan = plan_for(replace(without_cluster(options), engine="local"))
     with closing(plan):
         show_trained(saved.run, options)
 

@@ -1,6 +1,7 @@
 """Turn `sys.argv` into resolved options, including presets, resumed runs and TorchBeast's flags."""
 
 import argparse
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -95,7 +96,7 @@ def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandL
 def _with_values(arguments: Sequence[str]) -> list[str]:
     """Add the optional value to `--feed-last-action` and `--no-feed-last-action`."""
     rewritten: list[str] = []
-    for argument, following in zip(arguments, [*arguments[1:], "--"], strict=True):
+    for argument, following in itertools.zip_longest(arguments, arguments[1:], fillvalue="--"):
         match argument.replace("_", "-"):
             case "--feed-last-action" if following.startswith("--"):
                 rewritten += ["--feed-last-action", "true"]

@@ -308,6 +308,7 @@ def test_a_restored_learner_goes_on_counting_refused_batches():
     restored.load_state_dict(learner.state_dict())
     restored.update(spoilt)
     assert (restored.refused, restored.updates, restored.steps) == (2, 0, 2 * T * B)
+    assert restored.refused_in_a_row == 2
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
@@ -330,5 +331,6 @@ def test_a_batch_that_is_not_finite_changes_no_weight_and_is_counted(bad):
     )
     learner.update(rollout)
     assert (learner.updates, learner.refused, learner.refused_in_a_row) == (2, 2, 0)
-    assert learner.state_dict()["schedule"] == {"steps": 4 * T * B, "updates": 2, "refused": 2}
+    counts = {"steps": 4 * T * B, "updates": 2, "refused": 2, "refused_in_a_row": 0}
+    assert learner.state_dict()["schedule"] == counts
     assert all(weight.isfinite().all() for weight in net.state_dict().values())

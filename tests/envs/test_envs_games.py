@@ -255,3 +255,11 @@ def test_games_without_snapshots_return_none():
     playing = envs.make("CartPole-v1", 2)
     playing.reset()
     assert playing.snapshot() is None
+
+
+def test_games_may_find_that_they_cannot_be_restored(monkeypatch):
+    playing = envs.make("Catch", 2)
+    playing.reset()
+    assert playing.snapshot() is not None
+    monkeypatch.setattr(Catch, "snapshot", lambda self: None)
+    assert playing.snapshot() is None

@@ -58,12 +58,17 @@ def test_of_several_folders_those_without_a_run_are_left_out(runs, tmp_path, cap
     begun, sequences = tmp_path / "begun", tmp_path / "sequences"
     RunFolder.create(tmp_path, "begun", RunOptions(env="Pong", core="rdn").to_dict()).finish()
     RunFolder.create(tmp_path, "sequences", {"task_name": "list_ops"}).finish()
-    (found,) = open_runs([tmp_path / "report", begun, sequences, runs / "rdn-1"])
+    odd = shutil.copytree(runs / "rdn-2", tmp_path / "odd")
+    meta = json.loads((odd / "meta.json").read_text())
+    meta["args"]["env_options"] = ["odd"]
+    (odd / "meta.json").write_text(json.dumps(meta))
+    (found,) = open_runs([tmp_path / "report", begun, sequences, odd, runs / "rdn-1"])
     assert found.path == (runs / "rdn-1").resolve() and found.name == "rdn-1"
     said = capsys.readouterr().err
     assert f"note: skipped: {tmp_path / 'report'} holds no run (no meta.json)" in said
     assert f"note: skipped: {begun} has no log rows yet" in said
     assert f"note: skipped: {sequences} is a run of list_ops, a sequence task" in said
+    assert f"note: skipped: {odd / 'meta.json'} is damaged: --env-options takes" in said
     said = error_of(report.main, [tmp_path / "report"], capsys)
     assert "report holds no run (no meta.json)" in said
     said = error_of(report.main, [runs / "rdn-1" / "logs.csv"], capsys)

@@ -1,18 +1,20 @@
 """Runs that Python starts, in a notebook for example, where a failed run's objects stay alive."""
 
 import signal
+from dataclasses import replace
 
 import pytest
 import small_runs
 from small_runs import StoppingDisplay
 
 from fastweights.agents.learner import Learner
-from fastweights.experiments import run_agent
+from fastweights.experiments import close_agent, run_agent
 from fastweights.host import UserError
 from fastweights.launch import atari, list_ops
 from fastweights.records import read_meta
 from fastweights.tasks.train import Trainer
-from fastweights.training import RunOptions
+from fastweights.training import RunOptions, open_agent
+from fastweights.training.ray import session
 
 LISTS = (
     *("--preset", "small", "--train-size", "16", "--valid-size", "8", "--test-size", "8"),
@@ -87,6 +89,15 @@ def test_a_long_run_names_presets_for_a_laptop(env, preset, steps, tmp_path, mon
     assert atari.main(["--env", *env, *small, *where, *steps]) == 130
     notes = [line for line in capsys.readouterr().err.splitlines() if "learns in minutes" in line]
     assert [f"--preset {preset} " in note for note in notes] == [True] * (not steps)
+
+
+def test_test_games_after_a_ray_run_need_no_ray(tmp_path, monkeypatch, capsys):
+    assert small_runs.train(tmp_path, "run", "--total-steps", 20) == 0
+    saved = open_agent(tmp_path / "run")
+    monkeypatch.setattr(session, "find_spec", lambda name: None)
+    trained = replace(saved.options, engine="ray", actor_gpus=1.0, evaluate_episodes=2)
+    close_agent(replace(trained, ray_address="127.0.0.1:1"), saved)
+    assert list((tmp_path / "run" / "evaluations").glob("*.json"))
 
 
 class StoppedAtTheEnd(small_runs.ProgressDisplay):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import imageio.v3 as imageio
 import pytest
 import torch
 from forked_runs import ForkedRun
@@ -15,8 +16,11 @@ from small_runs import logged
 from fastweights.cores import CORES, core_kind
 from fastweights.evaluation.evaluation_file import evaluations_in
 from fastweights.launch import atari, evaluate
+from fastweights.launch.cli.atari_options import parse
 from fastweights.records.checkpoints import load_checkpoint
 from fastweights.records.log_table import read_logs
+from fastweights.training.options import RunOptions
+from fastweights.training.presets import preset
 from fastweights.training.schedules.lockstep import Lockstep
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +50,10 @@ assert not [name for name in sys.modules if name.split(".")[0] == "ray"]
 def test_a_local_run_imports_no_ray():
     done = Program(LOCAL).end()
     assert done.returncode == 0, done.stderr
+
+
+def test_no_arguments_mean_the_defaults():
+    assert parse([]).run == preset("paper", RunOptions().core)
 
 
 def start(folder: Path, xpid: str, *arguments: object) -> ForkedRun:
@@ -120,7 +128,7 @@ def test_evaluate_plays_films_and_keeps_every_episode(qbert, capsys, monkeypatch
             assert sum(game.life_returns) == game.episode_return
     assert len((qbert / "evaluations.csv").read_text().splitlines()) == 3
     (clip,) = (qbert / "clips").glob("*.mp4")
-    assert clip.stat().st_size > 1000
+    assert clip.stat().st_size > 1000 and imageio.imread(clip).shape[0] == 30  # 15 a second
 
 
 def test_fewer_actions_than_a_protocol_offers_are_enough(qbert):

@@ -365,6 +365,8 @@ def test_evaluate_refuses_a_truncated_checkpoint(trained, tmp_path, capsys):
         (["{run}", "--protocol", "traind"], "did you mean trained?"),
         (["{run}", "--clip-seconds", "0"], "--clip-seconds must lie in (0, 1e9], not 0.0"),
         (["{run}", "--clip-seconds", "1e308"], "must lie in (0, 1e9]"),
+        (["{run}", "--no-clip", "--clip-format", "gif"], "no clip: leave out --clip-format"),
+        (["{run}", "--episodes", "1000000000"], "x --repeats 5 is more than 2,147,483,648 games"),
         (["{run}", "--env", "TMaze"], "was trained on Catch, not on --env TMaze"),
         (["{run}", "--env", "Cach"], "did you mean Catch"),
     ],

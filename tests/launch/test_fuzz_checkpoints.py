@@ -8,10 +8,12 @@ import pickle
 import tempfile
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from fuzzing import (
     ACTIONS,
@@ -35,7 +37,7 @@ from fastweights.agents.network import Network
 from fastweights.records.checkpoint_folder import CheckpointFolder
 from fastweights.records.checkpoints import fitting, load_checkpoint, read_plain, save_checkpoint
 from fastweights.records.metrics import Metrics
-from fastweights.training.saved_agent import open_agent, unpack
+from fastweights.training.saved_agent import open_agent, take_weights, unpack
 
 
 @cache
@@ -55,6 +57,8 @@ def open_everything(run: Path, content: bytes) -> None:
     command(lambda: CheckpointFolder(run).latest())
     command(lambda: CheckpointFolder(run).best_score)
     command(lambda: restored(open_agent(run).payload))
+    beginning = replace(OPTIONS, init_from=path)
+    command(lambda: take_weights(Network(OPTIONS.network(SHAPE, ACTIONS)), beginning))
 
 
 def restored(content: dict[str, Any]) -> None:
@@ -126,6 +130,26 @@ def _checkpoint_values(data):
         head = {"format": "fastweights-checkpoint", "version": 1}
         torch.save(head | changed(content, way, value), written)
         open_everything(run, written.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("way", "value"),
+    [
+        (["stats", "metrics", "game_count"], float("inf")),
+        (["stats", "metrics", "games", 0, 1], float("inf")),
+        (["step"], "many"),
+        (["step"], GONE),
+        (["scheduler_state_dict", "refused_in_a_row"], -1),
+    ],
+    ids=str,
+)
+def test_a_count_that_is_none_is_refused(way, value):
+    content = changed(payload(), way, value)
+    written = io.BytesIO()
+    torch.save({"format": "fastweights-checkpoint", "version": 1} | content, written)
+    with sandbox() as run:
+        open_everything(run, written.getvalue())
+        assert command(lambda: restored(open_agent(run).payload)) == 2
 
 
 test_checkpoint_bytes, test_checkpoint_bytes_longer = searched(

@@ -6,13 +6,28 @@ There is no other exception, no file outside the run folder, and no code from a 
 import json
 import shutil
 import tempfile
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from fuzzing import OPTIONS, changed, command, paths, payload, sandbox, scalars, searched, values
+from fuzzing import (
+    ACTIONS,
+    OPTIONS,
+    SHAPE,
+    changed,
+    command,
+    paths,
+    payload,
+    sandbox,
+    scalars,
+    searched,
+    values,
+)
 from hypothesis import strategies as st
 
+from fastweights.agents.network import Network
 from fastweights.evaluation.evaluation_file import evaluations_in, write_overview
+from fastweights.evaluation.model_cards import model_card
 from fastweights.evaluation.reports import sections
 from fastweights.evaluation.reports.document import to_html, to_markdown
 from fastweights.evaluation.reports.runs import grouped_runs, open_run
@@ -21,7 +36,8 @@ from fastweights.launch import replay
 from fastweights.records.exports import AGENT_EXPORT
 from fastweights.records.log_table import LogTable, read_logs
 from fastweights.records.run_folder import RunFolder, read_meta
-from fastweights.training.saved_agent import open_agent
+from fastweights.training.hashes import Hashed, Hashes, write_hashes
+from fastweights.training.saved_agent import open_agent, take_weights
 from tests.evaluation.test_evaluation_file import WRAPPED, evaluation
 
 
@@ -33,6 +49,8 @@ def run_folder() -> Path:
     for step in (20, 40):
         run.log({"step": step, "episode_returns": (1.0, -1.0), "agent_steps_per_second": 2.0})
     run.finish()
+    updates = tuple(Hashed(update, 10 * update, "a" * 32, "b" * 32) for update in (1, 2))
+    write_hashes(run.path, Hashes(updates, {"threads": "1"}))
     for step, game in enumerate(("UpNDown", "Pong")):
         kept = evaluation(*WRAPPED, env=game, agent_steps=step)
         kept.save(run.path / "evaluations" / kept.file_name())
@@ -126,7 +144,9 @@ def _exports(data):
         AGENT_EXPORT.write(payload(), run, "")
         which = run / data.draw(st.sampled_from(["config.json", "model.safetensors"]))
         which.write_bytes(mangled(data, which.read_bytes()))
-        command(lambda: open_agent(run))
+        command(lambda: model_card(open_agent(run).payload))
+        beginning = replace(OPTIONS, init_from=run)
+        command(lambda: take_weights(Network(OPTIONS.network(SHAPE, ACTIONS)), beginning))
 
 
 test_small_files, test_small_files_longer = searched(_small_files, 30, 300, st.data())

@@ -132,6 +132,9 @@ def test_what_cannot_be_replayed_is_one_line(copy, tmp_path, capsys):
     assert "must lie in [1, 10]" in replayed(capsys, copy, "--updates", 11)[1]
     (copy / "hashes.csv").write_text("update,step\n1,2\n")
     assert "is damaged" in replayed(capsys, copy)[1]
+    row = "update,step,rollout,weights,threads\n1,20,a,b\n"  # too short
+    (copy / "hashes.csv").write_text(row)
+    assert "do not include its number of threads" in replayed(capsys, copy)[1]
     (copy / "hashes.csv").unlink()
     assert replayed(capsys, copy)[0] == 2
     assert "has no hashes.csv" in replayed(capsys, copy)[1]

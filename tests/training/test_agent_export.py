@@ -93,7 +93,7 @@ def test_the_card_says_what_it_is_and_what_it_scores(trained, exported):
 )
 def test_the_card_names_what_taught_the_agent(objective, said, tag):
     flags = RunOptions().to_dict() | {"objective": objective, "core": "rdn", "env": "Pong"}
-    card = model_card({"flags": flags, "model_state_dict": {}, "step": 5})
+    card = model_card({"flags": flags, "model_state_dict": {}, "step": 5, "git": "unknown"})
     assert f"trained by {said} on Pong:" in card and f"\n- {tag}\n" in card
 
 

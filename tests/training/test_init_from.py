@@ -50,10 +50,14 @@ def test_the_weights_are_the_other_run_s_and_all_else_is_new(teacher, tmp_path, 
     )
 
 
-def test_such_a_run_is_replayed_and_needs_the_other_run_only_to_begin(teacher, tmp_path, capsys):
+def test_such_a_run_is_replayed_and_needs_the_other_run_only_to_begin(
+    teacher, tmp_path, capsys, monkeypatch
+):
     moved = tmp_path / "moved"
     shutil.copytree(teacher, moved)
     assert run(tmp_path / "pupil", "--init-from", str(moved)) == 0
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert replay.main([str(tmp_path / "pupil"), "--init-from=~/moved"]) == 0
     again = [str(tmp_path / "pupil"), "--init-from", str(moved)]
     assert replay.main(again) == 0
     shutil.rmtree(moved)
@@ -87,6 +91,7 @@ def test_a_replay_knows_that_the_other_run_has_trained_on(teacher, tmp_path, cap
         (["--core", "delta_rnn"], "its core is rdn, not delta_rnn"),  # equal shapes
         (["--core-width", "16"], "its --core-width is 8, not 16"),
         (["--core-feature-map", "unit"], "its --core-feature-map is "),
+        (["--reset-inputs"], "its --reset-inputs is False, not True"),
         (["--value-scale", "2"], "its --value-scale is 1.0, not 2.0"),
         (
             ["--objective", "ppo", "--normalize-values"],
@@ -96,7 +101,7 @@ def test_a_replay_knows_that_the_other_run_has_trained_on(teacher, tmp_path, cap
         (["--feed-last-action"], "core.embed.weight has shape [8, 257], not [8, 260]"),
         (["--init-from", "nowhere"], "nowhere: "),
     ],
-    ids=" ".join,
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
 def test_another_network_is_refused_in_one_line(more, says, teacher, tmp_path, capsys):
     with pytest.raises(SystemExit) as exit_:

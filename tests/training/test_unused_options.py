@@ -96,6 +96,9 @@ def test_the_command_names_what_it_does_not_use(tmp_path, capsys):
     assert notes[0] == "note: --bptt 5 has no effect: a rollout has 5 steps"
     assert "--objective ppo never clips" in notes[1] and "after training" in notes[3]
     assert notes[2] == "note: --keep-every keeps nothing: --disable-checkpoint saves no weights"
+    small = (*GROUPS, "--minibatches", 1, "--disable-checkpoint", "--evaluate-episodes", 0)
+    assert train(tmp_path, "set", "--preset", "quick", "--stem", "mlp", *small, *once) == 0
+    assert "--actor-threads" not in capsys.readouterr().err  # the preset's
     # The second of two batches of one collection may be clipped.
     assert train(tmp_path, "two", "--objective", "ppo", "--batch-size", 2, *once) == 0
     assert "note:" not in capsys.readouterr().err

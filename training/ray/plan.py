@@ -99,9 +99,9 @@ class RayPlan(Plan):
         return max(n for n in range(1, most + 1) if len(self.streams) % n == 0)
 
     def _check_gpus(self) -> None:
-        here = torch.cuda.device_count()
-        if self.size * self.options.actor_gpus > here:
+        here, actors = torch.cuda.device_count(), self.size * self.replicas.local_count
+        if actors * self.options.actor_gpus > here:
             raise ValueError(
-                f"--actor-gpus {self.options.actor_gpus:g} for each of {self.size} actors exceeds "
+                f"--actor-gpus {self.options.actor_gpus:g} for each of {actors} actors exceeds "
                 f"the {here} GPUs here: reduce --actor-gpus or --num-actors"
             )

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
 from ray_cluster import LOOPBACK, TOKEN, TestCluster
 from ray_processes import below, folder_of, is_running, listening_addresses
 
@@ -19,7 +20,11 @@ from fastweights.evaluation.evaluation_file import evaluations_in
 from fastweights.launch import atari
 from fastweights.records.checkpoints import load_checkpoint
 from fastweights.records.log_table import read_logs
+from fastweights.training.options import RunOptions
 from fastweights.training.ray import session
+from fastweights.training.ray.plan import RayPlan
+from fastweights.training.replicas import Replicas
+from fastweights.training.schedules.plan import Devices
 
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 ROOT = Path(__file__).parents[3]
@@ -146,6 +151,14 @@ def test_sigterm_to_every_process_still_saves(tmp_path):
 )
 def test_bad_input_is_one_line(arguments, says, tmp_path, capsys):
     assert says in error_of([*RAY, *arguments], tmp_path, capsys)
+
+
+def test_gpus_are_shared_with_the_other_learners_of_the_machine(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    options = RunOptions(engine="ray", num_actors=16, actor_gpus=1.0)
+    first = Replicas(count=4, local_count=4)
+    with pytest.raises(ValueError, match="for each of 16 actors exceeds the 4 GPUs here"):
+        RayPlan(options, first, Devices(torch.device("cuda"), torch.device("cpu")))
 
 
 def test_without_ray_it_says_how_to_get_it(tmp_path, capsys, monkeypatch):
