@@ -50,5 +50,5 @@ def test_an_open_quote_is_told_before_any_run(capsys):
 
 def test_a_wrong_option_is_told_in_one_line(capsys):
     with pytest.raises(SystemExit, match="2"):
-        main([*SMALL, "--setting=", "--setting=--epochs 0", "--rounds", "1", "--seconds", "0.01"])
+        main([*SMALL, "--setting=--epochs 0", "--setting=", "--rounds", "1", "--seconds", "0.01"])
     assert capsys.readouterr().err.splitlines()[-1].startswith("error: a run failed: ")

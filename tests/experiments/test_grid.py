@@ -64,7 +64,7 @@ def test_the_documented_runs_of_agents_start_as_declared(declared):
     assert declared["final_return"]({"training": {"recent_full_game_return": 0.5}}) == 0.5
 
 
-def test_the_documented_grid_runs_and_its_files_agree(declared, tmp_path, capsys):
+def test_the_documented_grid_runs_and_its_files_agree(forked_runs, declared, tmp_path, capsys):
     assert declared["main"]() == 0
     runs = tmp_path / "runs" / "depths"
     assert "ListOps by depth: 2 runs, 2 of them to do: 2-lstm-1, 2-lstm-2\n" in (

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,8 +54,7 @@ def test_a_grid_of_runs_on_files_trains_and_knows_its_runs(tmp_path):
         trainer = replace(usual.trainer, epochs=1)
         where = {"files": tmp_path / "files", "savedir": tmp_path / "runs", "xpid": core}
         one = SequenceRun(replace(usual, core_width=8, trainer=trainer, **where))
-        run = subprocess.run(one.start(), capture_output=True, text=True)
-        assert run.returncode == 0, run.stderr
+        assert formal_language.main(one.start()[2:]) == 0
         assert one.finished and one.command() is None
         one.check()
 
