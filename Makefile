@@ -33,7 +33,7 @@ atari: .venv/installed
 	@$(BIN)/python launch/atari.py --preset quick $(ARGS)
 
 test: .venv/installed-dev
-	@test -z "$(filter-out $(KINDS),$(ON))" || { echo "error: ON=$(ON) is none of $(KINDS)"; exit 2; }
+	@test -z "$(filter-out $(KINDS),$(ON))$(word 2,$(ON))" || { echo "error: ON=$(ON) must be one of $(KINDS)"; exit 2; }
 	@env $(KIND_$(ON)) $(BIN)/python -m pytest -n auto --maxprocesses 4 $(WHOLE_FILES) $(ARGS)
 	@test ! -e /dev/nvidiactl || $(BIN)/python -m pytest -m gpu -rs $(ARGS) || test $$? -eq 5  # 5: no such test
 

@@ -1,4 +1,3 @@
-# ruff: noqa: E402 (the import path is put right before the imports)
 """Measure how long it takes to build each C++ kernel with an empty cache.
 
     python benchmarks/builds.py                      print a table
@@ -16,7 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).parents[1])
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
 
 from rich.console import Console
 from rich.table import Table

@@ -1,4 +1,3 @@
-# ruff: noqa: E402 (the import path is put right before the imports)
 """Compare the training speed and start-up time of this checkout with those of another.
 
     git worktree add ../before COMMIT
@@ -23,7 +22,8 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-sys.path[0] = str(Path(__file__).parents[1])
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
 
 from rich.console import Console
 from rich.table import Table

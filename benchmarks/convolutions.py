@@ -1,4 +1,3 @@
-# ruff: noqa: E402 (the import path is put right before the imports)
 """Compare the speed of our image stem with that of PyTorch's convolutions and pooling on a CPU.
 
     python benchmarks/convolutions.py                          print a table; two minutes
@@ -19,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path[0] = str(Path(__file__).parents[1])
 if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
     from fastweights.host import sleep_while_waiting
 
     sleep_while_waiting()  # training runs do so, too

@@ -1,4 +1,3 @@
-# ruff: noqa: E402 (the import path is put right before the imports)
 """Measure the cost of each memory: seconds per update, and the difference from the LSTM.
 
     python benchmarks/cores.py                     all memories; some minutes
@@ -21,8 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path[0] = str(Path(__file__).parents[1])
 if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
     from fastweights.host import sleep_while_waiting
 
     sleep_while_waiting()  # training runs do so, too

@@ -1,4 +1,3 @@
-# ruff: noqa: E402 (the import path is put right before the imports)
 """Measure how much an untrained memory remembers of its last inputs.
 
     python benchmarks/fresh_memories.py                                       every core
@@ -19,7 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-sys.path[0] = str(Path(__file__).parents[1])
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
 
 import torch
 from rich.console import Console

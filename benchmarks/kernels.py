@@ -1,4 +1,3 @@
-# ruff: noqa: E402 (the import path is put right before the imports)
 """Compare the speed of all backends of the recurrences with the reference loop.
 
     python benchmarks/kernels.py                      print a table of all operations and sizes
@@ -17,8 +16,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).parents[1])  # otherwise `import kernels` would find this file
 if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])  # otherwise `import kernels` would find this file
     from fastweights.host import sleep_while_waiting
 
     sleep_while_waiting()  # training runs do so, too

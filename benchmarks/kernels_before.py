@@ -1,4 +1,3 @@
-# ruff: noqa: E402 (the import path is put right before the imports)
 """Compare the backward passes of the C++ kernels before and after a change to their sources.
 
     git worktree add ../before COMMIT
@@ -17,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
-sys.path[0] = str(Path(__file__).parents[1])
 if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
     from fastweights.host import sleep_while_waiting
 
     sleep_while_waiting()  # training runs do so, too

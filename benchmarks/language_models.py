@@ -1,4 +1,3 @@
-# ruff: noqa: E402 (the import path is put right before the imports)
 """Compare the training speed of language models with the softmax Transformer's, in tokens/s.
 
     python benchmarks/language_models.py                              `small` preset; some minutes
@@ -21,8 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-sys.path[0] = str(Path(__file__).parents[1])
 if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
     from fastweights.host import sleep_while_waiting
 
     sleep_while_waiting()  # training runs do so, too

@@ -1,4 +1,3 @@
-# ruff: noqa: E402 (the import path is put right before the imports)
 """Measure how far an update moves the policy, which weights move it, and the gain.
 
     python benchmarks/policy_movement.py runs/rdn runs/lstm
@@ -30,7 +29,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple
 
-sys.path[0] = str(Path(__file__).parents[1])
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
 
 import torch
 from rich.console import Console

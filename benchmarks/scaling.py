@@ -19,7 +19,8 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path[0] = str(ROOT)
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)
 
 import torch
 from rich.console import Console

@@ -1,4 +1,3 @@
-# ruff: noqa: E402 (the import path is put right before the imports)
 """Measure how fast sequence models train: tokens/s with our kernels and with the reference loop.
 
     python benchmarks/sequences.py                            `small` preset; some minutes
@@ -27,8 +26,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-sys.path[0] = str(Path(__file__).parents[1])
 if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
     from fastweights.host import sleep_while_waiting
 
     sleep_while_waiting()  # training runs do so, too

@@ -1,4 +1,3 @@
-# ruff: noqa: E402 (the import path is put right before the imports)
 """Compare the training speed of `launch/atari.py` with several settings on this machine.
 
     python benchmarks/settings.py --setting='--precision float32' --setting='--precision bfloat16'
@@ -17,7 +16,8 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-sys.path[0] = str(Path(__file__).parents[1])
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
 
 from rich.console import Console
 from rich.table import Table

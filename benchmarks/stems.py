@@ -1,4 +1,3 @@
-# ruff: noqa: E402 (the import path is put right before the imports)
 """Measure how much a stem's features vary over the frames of a game.
 
     python benchmarks/stems.py --env Pong                         untrained stems
@@ -20,7 +19,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-sys.path[0] = str(Path(__file__).parents[1])
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
 
 import numpy as np
 import torch

@@ -26,8 +26,8 @@ from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path[0] = str(ROOT)  # otherwise `import training` would find this file
 if __name__ == "__main__":
+    sys.path[0] = str(ROOT)  # otherwise `import training` would find this file
     from fastweights.host import sleep_while_waiting
 
     sleep_while_waiting()  # so that threads wait as in whole runs

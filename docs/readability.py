@@ -105,13 +105,16 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         readings = {_name(path): read(path.read_text()) for path in options.pages or pages()}
         before = json.loads(options.before.read_text())
+        figures = {name: one.figures for name, one in readings.items()}
+        figures["all of these"] = together(readings.values()).figures
+        if options.json:
+            options.json.write_text(json.dumps(figures, indent=1) + "\n")
     except OSError as error:
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
-    figures = {name: one.figures for name, one in readings.items()}
-    figures["all of these"] = together(readings.values()).figures
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+    except ValueError as error:  # not UTF-8, or not JSON
+        print(f"error: unreadable: {error}", file=sys.stderr)
+        return 2
     if options.pages:
         before.pop("all of these", None)  # it is of all pages
     _print(figures, before)

@@ -233,7 +233,7 @@ def seconds_of(path: Path) -> float:
     Sequence tasks validate within updates; the validation of language models is excluded.
     """
     logs = read_logs(path)
-    rates = zip(logs["positions"], logs["positions_per_second"], strict=True)
+    rates = zip(logs.get("positions", ()), logs.get("positions_per_second", ()), strict=True)
     return round(sum(positions / rate for positions, rate in rates if rate), 3)
 
 

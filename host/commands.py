@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
@@ -68,6 +69,8 @@ def run_command(command: str, arguments: Sequence[str] | None = None) -> int:
     quietly, with a shell's code for that. If a thread was left behind, the process ends here.
     """
     sleep_while_waiting()
+    with suppress(AttributeError, OSError):  # no such stream
+        sys.stdout.reconfigure(errors="replace")  # its encoding may lack a character
     # Python searches a script's folder first: `report.py` there must not hide a user's `report`.
     sys.path[:] = [one for one in sys.path if not one or Path(one).resolve() != _SCRIPTS]
     code = exit_code(import_module(f"fastweights.launch.{command}").main, arguments)

@@ -26,5 +26,6 @@ from .run_folder import resolved_run as resolved_run
 from .run_folder import resumptions as resumptions
 from .run_folder import runs_near as runs_near
 from .run_records import RunRecords as RunRecords
+from .stays import check_stays as check_stays
 from .weights import built_for as built_for
 from .weights import first_misfit as first_misfit

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from fastweights.cores import LARGEST, build_core
+from fastweights.cores import LARGEST, build_core, core_config
 from fastweights.host import check_range
 
 
@@ -36,6 +36,7 @@ class SequenceModel(nn.Module):
 
     def __init__(self, words: int, answers: int, config: ModelConfig):
         super().__init__()
+        core_config(config.core, **dict(config.core_options))  # an embedding may have its size
         most = f"{LARGEST['width']:,}"
         if not 1 <= config.embedding <= LARGEST["width"]:
             raise ValueError(f"--embedding must lie in 1 to {most}, not {config.embedding}")

@@ -54,7 +54,11 @@ class Replicas:
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
         if not all(name in os.environ for name in names):
             return cls()
-        return cls(*(int(os.environ[name]) for name in names))
+        place = [os.environ[name] for name in names]
+        if not all(number.isdecimal() for number in place):
+            known = ", ".join(map("=".join, zip(names, place, strict=True)))
+            raise UserError(f"the environment must number this learner, as torchrun does: {known}")
+        return cls(*map(int, place))
 
     @property
     def leads(self) -> bool:

@@ -16,7 +16,6 @@ from fastweights.host import (
     check_contained,
     check_kept,
     code_revision,
-    expanded,
     flag,
     typed_command,
 )
@@ -26,6 +25,7 @@ from fastweights.records import (
     CheckpointFolder,
     FoundCheckpoint,
     built_for,
+    check_stays,
     exported_weights,
     first_misfit,
     fitting,
@@ -194,13 +194,10 @@ def as_resumed(saved: SavedAgent, asked: RunOptions) -> RunOptions:
     if asked.init_from == run:
         asked = replace(asked, init_from=before.init_from)
     check_kept(changed_flags(before, asked))
-    folder = run.parent if asked.savedir == before.savedir else expanded(asked.savedir)
-    name = run.name if asked.xpid in (None, before.xpid) else asked.xpid
-    if (folder / name).resolve() != run:
-        raise ValueError(
-            f"a resumed run stays in its folder, {saved.run}: leave --savedir and --xpid out, or "
-            f"start a new run with --init-from {saved.run}"
-        )
+    try:
+        check_stays(run, before, asked)
+    except ValueError as error:
+        raise ValueError(f"{error} with --init-from {run}") from error
     return asked
 
 

@@ -7,6 +7,7 @@ from .options import LANGUAGE_PRESETS as LANGUAGE_PRESETS
 from .options import LanguageOptions as LanguageOptions
 from .options import language_preset as language_preset
 from .options import resumed_language_options as resumed_language_options
+from .options import with_full_paths as with_full_paths
 from .run import run_language_model as run_language_model
 from .saved import SavedModel as SavedModel
 from .saved import open_model as open_model

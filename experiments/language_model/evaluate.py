@@ -65,10 +65,14 @@ class LanguageEvaluation:
         if self.stride > window:
             raise ValueError(f"--stride must lie in [1, {window}], the window, not {self.stride}")
         predictions = min(len(text.splits[split].ids) - 1 for split in self.splits)
-        if self.by_position and self.context > predictions:
-            raise ValueError(
-                f"--context {self.context:,} is more than the {predictions:,} predictions"
-            )
+        wanted = {"columns": self.columns, "window": self.window or 1}
+        if self.by_position:
+            wanted["context"] = self.context
+        for name, size in wanted.items():
+            if size > predictions:
+                raise ValueError(
+                    f"{flag(name)} {size:,} is more than the {predictions:,} predictions"
+                )
 
     def check_used(self, protocols: Sequence[EvaluationProtocol]) -> None:
         """Raise a one-line `ValueError` for a given option that these protocols do not use."""
@@ -121,8 +125,11 @@ def evaluate_model(saved: SavedModel, asked: LanguageEvaluation) -> int:
         asked.check_used(protocols)
         device = saved.model.softmax.weight.device
         precision = Precision.chosen(options.precision, device)
-    if window > options.trainer.span and saved.model.config.positions != "none":
-        print(f"note: the model was only trained on positions up to {options.trainer.span}")
+    span, reached = options.trainer.span, window
+    if asked.by_position or any(protocol.full_context for protocol in protocols):
+        reached = max(window, asked.context if asked.by_position else span + 1)
+    if reached > span and saved.model.config.positions != "none":
+        print(f"note: the model was only trained on positions up to {span}")
     for protocol in protocols:
         for split in asked.splits:
             part = text.splits[split]

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from fastweights.evaluation import markdown_table
+from fastweights.experiments.language_model.evaluate import FOLDER
 from fastweights.experiments.language_model.text import VOCABULARY
+from fastweights.host import UserError
 from fastweights.records import LANGUAGE_MODEL_EXPORT
 from fastweights.tasks.language_model import Vocabulary, vocabulary_to_json
 
@@ -19,9 +21,11 @@ def write_export(
         results: the run's `result.json`, or nothing.
 
     Raises:
-        UserError: the folder cannot be created; one line.
+        UserError: the folder cannot be created, or has evaluations of other weights; one line.
         OSError: the files cannot be written.
     """
+    if (folder / FOLDER).exists() and not LANGUAGE_MODEL_EXPORT.is_of(payload, folder):
+        raise UserError(f"{folder / FOLDER} is of other weights: move it, or use a new folder")
     payload = {**payload, "flags": _without_folders(payload["flags"])}
     card, words = model_card(payload, vocabulary, results), vocabulary_to_json(vocabulary)
     LANGUAGE_MODEL_EXPORT.write(payload, folder, card, beside={VOCABULARY: words})

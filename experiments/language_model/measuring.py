@@ -110,8 +110,10 @@ def sample(model: LanguageModel, setting: Setting, update: int, path: Path) -> s
     with setting.precision.context():
         tokens = generate(model, vocabulary.prompt("\n"), Sampling(), generator)
         text = vocabulary.text(islice(tokens, options.sample_length))
-    earlier = _before(update, path.read_text(encoding="utf-8")) if path.exists() else ""
-    write_bytes(path, f"{earlier}--- update {update:,}\n{text}\n".encode())
+    earlier = (
+        _before(update, path.read_text(encoding="utf-8", errors="replace")) if path.exists() else ""
+    )
+    write_bytes(path, f"{earlier}--- update {update:,}\n{text}\n".encode(errors="replace"))
     return text
 
 

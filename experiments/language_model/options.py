@@ -16,9 +16,11 @@ from fastweights.host import (
     check_kept,
     check_range,
     check_ranges,
+    expanded,
     one_of,
     typed_whole,
 )
+from fastweights.records import check_stays
 from fastweights.tasks.language_model import (
     POSITIONS,
     PUBLISHED_CUTOFFS,
@@ -139,8 +141,28 @@ class LanguageOptions(LearningOptions):
 _PARTS = {"cut": CutOptions, "trainer": LanguageTrainerConfig}
 
 
-def resumed_language_options(saved: LanguageOptions, asked: LanguageOptions) -> LanguageOptions:
-    """Return the options of a resumed run; raise a one-line `ValueError` for a contradiction."""
+def with_full_paths(options: LanguageOptions) -> LanguageOptions:
+    """Return options with absolute paths of text and cache: a run may be resumed elsewhere.
+
+    Raises a one-line `ValueError` for an empty `--data`, which would mean the current folder.
+    """
+    data = options.data
+    if data == "":
+        raise ValueError("--data is empty: name a file, a folder or an archive")
+    if data not in (None, PYTHON_DOCS):
+        data = str(expanded(data).resolve())
+    return replace(options, data=data, cache=options.cache and expanded(options.cache).resolve())
+
+
+def resumed_language_options(
+    run: Path, saved: LanguageOptions, asked: LanguageOptions
+) -> LanguageOptions:
+    """Return the options of the run in folder `run`, resumed with the options `asked`.
+
+    Raises a one-line `ValueError` for a contradiction.
+    """
+    check_stays(run, saved, asked)
+    saved = with_full_paths(saved)
     check_kept(differing_learning_options(saved, asked))
     return replace(asked, savedir=saved.savedir)
 

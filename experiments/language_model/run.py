@@ -181,7 +181,8 @@ def _finish(setting: Setting, trainer: LanguageTrainer, records: RunRecords) -> 
     with fitting(records.checkpoints.best_path):
         trainer.model.load_state_dict(best["model_state_dict"])
     text = setting.text
-    seconds, tokens = seconds_of(records.path), sum(read_logs(records.path)["positions"])
+    seconds = seconds_of(records.path)
+    tokens = sum(read_logs(records.path).get("positions", ()))
     result = both_splits(trainer.model, setting) | {
         "best_update": best["step"],
         "updates": trainer.updates,

@@ -1,6 +1,6 @@
 """A trained language model from a run folder, one of its checkpoints, or an export."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,8 @@ def open_model(
     with fitting(path):
         options = LanguageOptions.from_dict(payload["flags"])
         check_known_core(options.core, path)
+        if not is_export(folder):  # it may have been moved, or begun in another current folder
+            options = replace(options, savedir=folder.resolve().parent)
         weights = payload["model_state_dict"]
         if len(weights["softmax.bias"]) != vocabulary.size:
             raise CheckpointError(
@@ -84,6 +86,8 @@ def open_model(
             )
         model = built_for(weights, lambda: options.build(vocabulary.size))
         step = payload["step"]
+    if core is not None and core != options.core:
+        raise UserError(f"{path} has the core {options.core}, not --core {core}")
     check_kernels(model.core, torch.device(device))
     return SavedModel(
         folder=folder,

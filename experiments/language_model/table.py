@@ -144,10 +144,10 @@ def _write(
     effects = list(context_effects(rows, unit))
     said = [each.said() for each in ngrams] + [each.said(digits) for each in effects]
     note = "\n".join([_note(rows, text), *said])
-    Table(columns=columns, unit=unit, title=grid.title, note=note).write(rows, path)
     extra: dict[str, Any] = {"text": text.digest, "ngrams": [each._asdict() for each in ngrams]}
     extra |= {"full_context": [each.plain() for each in effects], "runs": grid.results()}
     write_json(path.with_name(f"{path.name}_results.json"), extra)
+    Table(columns=columns, unit=unit, title=grid.title, note=note).write(rows, path)
 
 
 def _measure(split: str, measure: str, result: Mapping[str, Any]) -> float:

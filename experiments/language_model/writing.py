@@ -7,7 +7,7 @@ from itertools import chain, islice
 import torch
 
 from fastweights.experiments.language_model.saved import SavedModel
-from fastweights.tasks.language_model import Sampling, Vocabulary, generate
+from fastweights.tasks.language_model import UNKNOWN, Sampling, Vocabulary, generate
 
 
 def prompt_tokens(vocabulary: Vocabulary, text: str) -> list[int]:
@@ -20,7 +20,7 @@ def prompt_tokens(vocabulary: Vocabulary, text: str) -> list[int]:
     """
     tokens = vocabulary.prompt(text) or vocabulary.prompt("\n")
     unknown = getattr(vocabulary, "unknown", None)
-    if unknown is not None and (count := tokens.count(unknown)):
+    if unknown is not None and (count := tokens.count(unknown) - text.split().count(UNKNOWN)):
         print(f"note: {count} words of the prompt are not in the vocabulary", file=sys.stderr)
     if None in tokens:
         raise ValueError("--prompt has words that are not in the vocabulary, which has no <unk>")

@@ -75,7 +75,8 @@ def parse(arguments: Sequence[str], saved: RunOptions | None = None) -> CommandL
     core or combination.
     """
     known = peek(arguments)
-    defaults = saved or preset(known.preset or "paper", known.core, known.env)
+    name = "paper" if known.preset is None else known.preset
+    defaults = saved or preset(name, known.core, known.env)
     command = typed_options(
         CommandLine,
         _with_values(arguments),

@@ -10,15 +10,24 @@ from fastweights.host import UserError, resolved, user_input
 from fastweights.launch.cli.parser import count
 
 
+class _Once(argparse.Action):
+    """Store a list of values; refuse a second list, which would silently replace the first."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+        if getattr(namespace, self.dest) is not self.default:
+            raise UserError(f"{option} is given twice: list all values after one {option}")
+        setattr(namespace, self.dest, values)
+
+
 def add_axis(parser: argparse.ArgumentParser, name: str, default: Sequence[str]) -> None:
     """Add `--NAMEs`, the values of one axis of the grid; the option is stored as `NAME`."""
     shown = {"metavar": name.upper(), "help": f"{name}s of the grid (default: {' '.join(default)})"}
-    parser.add_argument(f"--{name}s", dest=name, nargs="+", default=default, **shown)
+    parser.add_argument(f"--{name}s", dest=name, nargs="+", action=_Once, default=default, **shown)
 
 
 def add_grid_options(parser: argparse.ArgumentParser, seeds: Sequence[int], runs: Path) -> None:
     """Add `--seeds` (stored as `seed`), `--total-steps`, `--jobs`, `--runs` and `--out`."""
-    usual = {"type": count, "default": seeds, "metavar": "SEED"}
+    usual = {"action": _Once, "type": count, "default": seeds, "metavar": "SEED"}
     text = f"seeds of the runs (default: {' '.join(map(str, seeds))})"
     parser.add_argument("--seeds", dest="seed", nargs="+", help=text, **usual)
     steps = {

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from fastweights.experiments import (
     Question,
@@ -35,6 +35,8 @@ class LanguageCommand(SequenceCommand[Question]):
 
     A preset sets all options; flags override individual ones.
     """
+
+    of_runs: ClassVar[str] = "--table, --figure, --summary or --search"
 
     task: str = "parity"
     """Formal language."""

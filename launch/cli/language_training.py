@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
@@ -20,12 +20,13 @@ from fastweights.experiments.language_model import (
     make_language_table,
     resumed_language_options,
     run_language_model,
+    with_full_paths,
 )
-from fastweights.host import HelpLayout, UserError, expanded, flag, typed_command, user_input
+from fastweights.host import HelpLayout, UserError, flag, typed_command, user_input
 from fastweights.kernels import BACKENDS
 from fastweights.launch.cli.parser import check_unchanged, early_options, typed_options
 from fastweights.records import resolved_run
-from fastweights.tasks.language_model import KINDS, PYTHON_DOCS, CutOptions, LanguageTrainerConfig
+from fastweights.tasks.language_model import KINDS, CutOptions, LanguageTrainerConfig
 
 # Options that `--help` describes; the chosen core's options follow.
 FIRST = (
@@ -80,9 +81,9 @@ def train(arguments: Sequence[str]) -> int:
     with user_input():
         known = early_options(arguments, preset={}, core={}, resume={"type": Path})
         import_core(known.core)
-        if known.resume and known.preset:
+        if known.resume and known.preset is not None:
             raise ValueError("--preset contradicts --resume: a resumed run keeps its options")
-        name = known.preset or "paper"
+        name = "paper" if known.preset is None else known.preset
         resume = known.resume and resolved_run(known.resume)
         saved = LanguageOptions.of_run(resume, LANGUAGE_COMMAND) if resume else None
         command = typed_command(LANGUAGE_COMMAND)
@@ -96,7 +97,7 @@ def train(arguments: Sequence[str]) -> int:
             description=HELP.format(command=command),
         )
         asked.run.check()
-        options = replace(asked.run, data=_resolved(asked.run.data))
+        options = with_full_paths(asked.run)
         if asked.table is not None:
             default = language_preset(name, "rdn")
             if refused := _refused(asked, known, default):
@@ -111,7 +112,7 @@ def train(arguments: Sequence[str]) -> int:
     check_unchanged(asked.of_table, "--table")
     if saved:
         with user_input():
-            options = resumed_language_options(replace(saved, data=_resolved(saved.data)), options)
+            options = resumed_language_options(resume, saved, options)
         if (resume / RESULT_FILE).exists():
             raise UserError(f"{resume} has finished (see {RESULT_FILE}): start a new run")
     return run_language_model(options, resume)
@@ -121,13 +122,6 @@ def _layout(core: str) -> HelpLayout:
     own = core_defaults(core) if core in CORES else {}
     values = {"core": CORES, "preset": LANGUAGE_PRESETS, "kernels": BACKENDS, "vocabulary": KINDS}
     return HelpLayout(described=(*FIRST, *own), groups=GROUPS, values=values, defaults=own)
-
-
-def _resolved(data: str | None) -> str | None:
-    """Make the path absolute: a run may be resumed from another folder."""
-    if data is None or data == PYTHON_DOCS:
-        return data
-    return str(expanded(data).resolve())
 
 
 def _refused(

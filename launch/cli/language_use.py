@@ -20,6 +20,9 @@ from fastweights.experiments.language_model import (
     written_text,
 )
 from fastweights.host import (
+    NOT_NEGATIVE,
+    SEED,
+    check_range,
     choose_device,
     compute_exactly,
     expanded,
@@ -97,8 +100,8 @@ def write(arguments: Sequence[str]) -> int:
     )
     with user_input():
         options.check()
-        if options.length < 0:
-            raise ValueError(f"--length must be at least 0, not {options.length}")
+        check_range("length", options.length, NOT_NEGATIVE)
+        check_range("seed", options.seed, SEED)
         saved = _open(options)
         prompt = prompt_tokens(saved.vocabulary, options.prompt)
     how = {"length": options.length, "seed": options.seed, "with_prompt": bool(options.prompt)}

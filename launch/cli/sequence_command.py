@@ -1,12 +1,12 @@
 """The command line that all sequence tasks share: one model, a paper's table, or the data."""
 
-import argparse
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Generic
+from typing import Annotated, Any, ClassVar, Generic
 
 import tyro
 
@@ -41,7 +41,7 @@ from fastweights.host import (
 )
 from fastweights.launch.cli.parser import check_unchanged, early_options, typed_options
 from fastweights.launch.cli.sequence_help import HELP, layout
-from fastweights.records import resolved_run
+from fastweights.records import check_stays, resolved_run
 from fastweights.tasks import Task
 
 
@@ -65,6 +65,8 @@ class SequenceCommand(Generic[Question]):
     code_execution, 2 or 7 for list_ops, 1 or 2 for formal_language."""
     of_table: tyro.conf.OmitArgPrefixes[SequenceTableOptions]
     run: Annotated[SequenceOptions[Question], tyro.conf.arg(name="")]
+
+    of_runs: ClassVar[str] = "--table"  # options that train several runs
 
     def instead(self, given: Mapping[str, Any]) -> int | None:
         """Do the requested task instead of training and return the exit code; None to train.
@@ -125,13 +127,13 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     with user_input():
         known = _peek(arguments, family)
-        if known.resume and known.preset:
+        if known.resume and known.preset is not None:
             raise ValueError("--preset contradicts --resume: a resumed run keeps its options")
         resume = known.resume and resolved_run(known.resume)
         saved = saved_sequence_options(resume, family.command) if resume else None
         task = type(saved.task) if saved and not known.task else family.task(known.task)
         check_own_options(arguments, task, family.tasks.values())
-        name = known.preset or "paper"
+        name = "paper" if known.preset is None else known.preset
         defaults = saved or sequence_preset(name, known.core or "delta_net", task())
         if type(defaults.task) is not task:
             raise ValueError(f"--task {task.name} contradicts --resume: a run keeps its task")
@@ -149,16 +151,16 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
         asked.run.check()
         if saved:
             check_kept(differing_learning_options(saved, asked.run))
+            check_stays(resume, saved, asked.run)
         if asked.statistics and asked.export:
             raise ValueError("--statistics and --export cannot be used together")
-    default = sequence_preset(name, "delta_net", task())
-    given = _given(asked, known, default)
+    given = _given(asked, known, defaults)
     if (code := asked.instead(given)) is not None:
         return code
     if asked.table is not None:
-        of_cells = _of_cells(given, cell_options(default))
+        of_cells = _of_cells(given, cell_options(defaults))
         return make_sequence_table(family.command, asked.table, name, asked.of_table, of_cells)
-    check_unchanged(asked.of_table, "--table")
+    check_unchanged(asked.of_table, asked.of_runs)
     if asked.statistics:
         Console().print(statistics_table(asked.run))
         return 0
@@ -171,25 +173,20 @@ def _command(family: Family, arguments: Sequence[str] | None = None) -> int:
     return run_sequence_task(asked.run, resume)
 
 
-def _peek(arguments: Sequence[str], family: Family) -> argparse.Namespace:
+def _peek(arguments: Sequence[str], family: Family) -> Namespace:
     """Return the options that determine the others' defaults."""
     task = {"task": {}} if len(family.tasks) > 1 else {}
     known = early_options(arguments, preset={}, core={}, resume={"type": Path}, **task)
     import_core(known.core)
-    return argparse.Namespace(**{"task": None} | vars(known))
+    return Namespace(**{"task": None} | vars(known))
 
 
-def _given(
-    asked: SequenceCommand, known: argparse.Namespace, default: SequenceOptions
-) -> dict[str, Any]:
-    """Return the training options that were given, by flag name.
-
-    Options that select what to train (core, task, run) are returned alone: they change others.
-    """
+def _given(asked: SequenceCommand, known: Namespace, usual: SequenceOptions) -> dict[str, Any]:
+    """Return the training options that were given, by flag name; `usual`: the options without."""
     which = {"core": known.core, "task": known.task, "resume": known.resume}
     which |= {"statistics": asked.statistics, "export": asked.export}
     which = {name: value for name, value in which.items() if value}
-    return which or changed_learning_options(default, asked.run)
+    return which | changed_learning_options(usual, asked.run)
 
 
 def _of_cells(given: Mapping[str, Any], taken: Sequence[str]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ WITHOUT_MEANING = (
 def translate(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Rewrite TorchBeast's flags; return the new arguments and the ignored flags.
 
-    Raises a one-line `UserError` for a `--mode` that does not train.
+    Raises a one-line `UserError` for a `--mode` that does not train, and for a missing value.
     """
     rewritten, ignored = [], []
     waiting = iter(_split_equals(arguments))
@@ -44,6 +44,8 @@ def translate(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
                     f"{given}: this command only trains; {typed_command('evaluate')} RUN plays "
                     f"test games, {typed_command('watch')} RUN films one"
                 )
+            if value is None or value.startswith("--"):
+                raise UserError(f"--{name} needs a value; or leave it out: it has no effect here")
             ignored.append(f"--{name}")
         else:
             rewritten.append(f"--{RENAMED[name]}" if name in RENAMED else argument)

@@ -28,6 +28,7 @@ from .trainer import LanguageTrainer as LanguageTrainer
 from .trainer import LanguageTrainerConfig as LanguageTrainerConfig
 from .trainer import Together as Together
 from .vocabulary import KINDS as KINDS
+from .vocabulary import UNKNOWN as UNKNOWN
 from .vocabulary import Vocabulary as Vocabulary
 from .vocabulary import vocabulary_from_plain as vocabulary_from_plain
 from .vocabulary import vocabulary_to_json as vocabulary_to_json

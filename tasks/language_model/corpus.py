@@ -60,8 +60,8 @@ class CutOptions:
     encoding: str = "utf-8"
     """Encoding of the text files."""
     min_count: int | None = None
-    """Minimum number of occurrences; rarer words become <unk> (default: 1 if the text has <unk>,
-    else 3)."""
+    """words: minimum number of occurrences; rarer words become <unk> (default: 1 if the text has
+    <unk>, else 3)."""
 
     def check(self) -> None:
         """Raise a one-line `ValueError` for an invalid value."""
@@ -75,6 +75,8 @@ class CutOptions:
             ) from error
         if self.min_count is not None and self.min_count < 1:
             raise ValueError(f"--min-count must be at least 1, not {self.min_count}")
+        if self.min_count is not None and self.vocabulary != Words.kind:
+            raise ValueError(f"--min-count belongs to --vocabulary {Words.kind}: leave it out")
 
 
 class Split(NamedTuple):

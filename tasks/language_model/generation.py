@@ -55,8 +55,8 @@ def draw(
     """Sample one token."""
     if sampling.temperature == 0:
         return int(log_probabilities.argmax())
-    # Subtract the largest, so that it stays finite at any temperature.
-    scaled = (log_probabilities - log_probabilities.max()) / sampling.temperature
+    # In float64, and without the largest, it stays finite at any temperature.
+    scaled = (log_probabilities - log_probabilities.max()).double() / sampling.temperature
     if 0 < sampling.top_k < len(scaled):
         least = scaled.topk(sampling.top_k).values[-1]
         scaled = scaled.masked_fill(scaled < least, -torch.inf)

@@ -84,7 +84,9 @@ def test_figures_of_before_the_rewriting_are_shown(capsys, tmp_path):
     assert main([str(ROOT / "README.md")]) == 0
     assert "| README.md | 1237 → " in capsys.readouterr().out
     assert main([str(tmp_path / "none.md")]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    assert main([str(ROOT / "README.md"), "--before", str(ROOT / "README.md")]) == 2
+    assert main([str(ROOT / "README.md"), "--json", str(tmp_path / "none" / "a.json")]) == 2
+    assert capsys.readouterr().err.count("\n") == 3
 
 
 @pytest.mark.parametrize("source", NOTEBOOKS, ids=lambda path: path.stem)

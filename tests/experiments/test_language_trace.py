@@ -165,6 +165,13 @@ def test_the_beginning_of_a_string_is_traced(runs, name, text, answers, capsys):
         (runs / name / written).unlink()
 
 
+def test_a_trace_of_an_own_core_takes_no_training_options(runs, own_module, capsys):
+    own_module("traced_memory", "from fastweights.cores import CORES\nmemory = CORES['lstm']\n")
+    run, given = runs / "a_n_b_n", ("--core", "traced_memory:memory", "--train-size", "7")
+    said = error_of(formal_language.main, ["--trained", run, "--trace", "ab", *given], capsys)
+    assert "--train-size cannot be used with --trace" in said
+
+
 def test_a_memory_that_never_changes_is_one_line():
     model, options = one_cell("parity", forget=0, candidate=0)
     with pytest.raises(ValueError, match="no number in the core's memory changes"):

@@ -101,7 +101,7 @@ def test_a_table_refuses_to_resume_a_run_on_other_sequences(tmp_path, monkeypatc
         assert run_sequence_task(replace(options, num_threads=1)) == 130
     drawn = tmp_path / "drawn" / FILE
     payload = load_checkpoint(drawn)
-    payload["train"]["tokens"] = payload["train"]["tokens"].flip(0)
+    payload["valid"]["tokens"] = payload["valid"]["tokens"].flip(0)
     save_checkpoint(payload, drawn)
     assert make_sequence_table("list_ops", 2, "tiny", asked, {"data": tmp_path / "drawn"}) == 2
     said = capsys.readouterr().err

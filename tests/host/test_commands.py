@@ -59,6 +59,21 @@ def test_an_interrupt_while_a_command_is_imported_is_one_line(tmp_path, monkeypa
     assert capsys.readouterr().err == "error: interrupted\n"
 
 
+ASCII_ONLY = """
+import io, sys
+sys.stdout = io.TextIOWrapper(sys.stdout.buffer, "ascii")
+from fastweights.host import run_command
+sys.exit(run_command("list_ops", sys.argv[1:]))
+"""
+
+
+def test_an_output_that_lacks_a_character_gets_a_question_mark(tmp_path):
+    small = ("--preset", "small", "--train-size", 20, "--valid-size", 4, "--test-size", 4)
+    ended = Program(ASCII_ONLY, *small, "--savedir", tmp_path, "--statistics").end()
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "?" in ended.stdout and ended.stdout.isascii()
+
+
 def test_a_command_whose_output_nobody_reads_ends_quietly(tmp_path):
     sample = ROOT / "tests" / "samples" / "agent"
     export = ("export", sample, "--format", "safetensors", "--out", tmp_path / "a")
