@@ -41,7 +41,8 @@ class Elman(Core):
     ) -> tuple[Float[Tensor, "B E"], ElmanState]:
         """Compute one step of the equation: y [B, E] and the next state."""
         check_step(self, x, state)
-        return step_once(step, (x,), state, self._weights())
+        hidden, state = step_once(step, (x,), state, self._weights())
+        return hidden.clone(), state  # the caller may write into y
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: ElmanState, is_first: Bool[Tensor, "T B"]

@@ -10,7 +10,7 @@ from fastweights.cores.building import core_config
 
 
 def count_parameters(module: nn.Module) -> int:
-    """Return the number of trainable parameters."""
+    """Return the number of parameters, frozen ones included."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 

@@ -15,11 +15,12 @@ def check_inputs(core: Any, x: Tensor, state: Any, is_first: Tensor) -> None:
     if torch.compiler.is_compiling() or torch.jit.is_tracing():
         return
     _check_x(core, x, "time", "batch")
-    name = type(core).__name__
-    if is_first.dtype != torch.bool or is_first.shape != x.shape[:2]:
+    is_mask = isinstance(is_first, Tensor) and is_first.dtype == torch.bool
+    if not is_mask or is_first.shape != x.shape[:2]:
+        dtype = f"{_dtype(is_first)} " if isinstance(is_first, Tensor) else ""
         raise ValueError(
-            f"is_first of {name} must be bool of shape {list(x.shape[:2])}, as in x, "
-            f"not {_dtype(is_first)} of shape {list(is_first.shape)}"
+            f"is_first of {type(core).__name__} must be bool of shape {list(x.shape[:2])}, as in "
+            f"x, not {dtype}{_found(is_first)}"
         )
     _check_state(core, x, state)
 
@@ -33,18 +34,20 @@ def check_step(core: Any, x: Tensor, state: Any) -> None:
 
 
 def _check_x(core: Any, x: Tensor, *axes: str) -> None:
-    name = type(core).__name__
+    name, expected = type(core).__name__, ", ".join((*axes, str(core.input_size)))
+    if not isinstance(x, Tensor):
+        raise ValueError(f"x of {name} must be a tensor [{expected}], not {_kind(x)}")
     if x.ndim != len(axes) + 1 or x.shape[-1] != core.input_size:
-        expected = ", ".join((*axes, str(core.input_size)))
         raise ValueError(f"x of {name} must have shape [{expected}], not {list(x.shape)}")
     _check_dtype(core, x)
 
 
 def _check_state(core: Any, x: Tensor, state: Any) -> None:
-    batch, double = x.shape[-2], x.dtype == torch.float64
+    # Under autocast, x may be in half precision; the state is not.
+    batch, dtype = x.shape[-2], torch.float64 if x.dtype == torch.float64 else torch.float32
     if core.state_form is None:
         core.state_form = _form(core.initial_state(1), 1)
-    if _form(state, batch, double) != core.state_form:
+    if _form(state, batch, dtype) != core.state_form:
         name, precise = type(core).__name__, f"x is {_dtype(x)}, and its state is not"
         difference = state_difference(state, core.initial_state(batch), "state") or precise
         raise ValueError(f"{name}: {difference}; initial_state({batch}) creates a fresh state")
@@ -73,16 +76,16 @@ def _dtype(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _form(state: Any, batch: int, double: bool | None = None) -> Any:
-    """Return a state's types and sizes without the batch; None for a wrong batch or precision.
+def _form(state: Any, batch: int, dtype: torch.dtype | None = None) -> Any:
+    """Return a state's types and sizes without the batch; None for a wrong batch or dtype.
 
-    If `double` is None, any precision is accepted.
+    If `dtype` is None, any dtype is accepted.
     """
     if isinstance(state, Tensor):
-        precise = double is None or (state.dtype == torch.float64) == double
+        precise = dtype in (None, state.dtype)
         return state.shape[1:] if precise and state.shape[:1] == (batch,) else None
     if isinstance(state, tuple):
-        return type(state), *(_form(part, batch, double) for part in state)
+        return type(state), *(_form(part, batch, dtype) for part in state)
     return type(state)
 
 
@@ -90,11 +93,10 @@ def state_difference(given: Any, expected: Any, name: str) -> str | None:
     """Describe the first part of a state that differs from what is expected; None if none does."""
     if isinstance(expected, Tensor):
         if isinstance(given, Tensor) and given.shape == expected.shape:
-            if (given.dtype == torch.float64) == (expected.dtype == torch.float64):
+            if given.dtype == expected.dtype:
                 return None
             return f"{name} must be {_dtype(expected)}, not {_dtype(given)}"
-        found = f"of shape {list(given.shape)}" if isinstance(given, Tensor) else _kind(given)
-        return f"{name} must be a tensor of shape {list(expected.shape)}, not {found}"
+        return f"{name} must be a tensor of shape {list(expected.shape)}, not {_found(given)}"
     if type(given) is not type(expected) or len(given) != len(expected):
         return f"{name} must be {_kind(expected)}, not {_kind(given)}"
     fields = getattr(expected, "_fields", None)
@@ -103,6 +105,11 @@ def state_difference(given: Any, expected: Any, name: str) -> str | None:
         if difference := state_difference(part, wanted, place):
             return difference
     return None
+
+
+def _found(value: Any) -> str:
+    """Describe what was given for a tensor: `of shape [2, 3]`, or `list`."""
+    return f"of shape {list(value.shape)}" if isinstance(value, Tensor) else _kind(value)
 
 
 def _kind(value: Any) -> str:

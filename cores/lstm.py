@@ -51,7 +51,8 @@ class LSTM(Core):
     ) -> tuple[Float[Tensor, "B E"], LSTMState]:
         """Compute one step of the equation: y [B, E] and the next state."""
         check_step(self, x, state)
-        return step_once(lstm_step, (self._from_input(x),), state, self.cell.weight_hh)
+        hidden, state = step_once(lstm_step, (self._from_input(x),), state, self.cell.weight_hh)
+        return hidden.clone(), state  # the caller may write into y
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: LSTMState, is_first: Bool[Tensor, "T B"]

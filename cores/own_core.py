@@ -1,8 +1,10 @@
 """Cores from users' modules: what `my_module:name` must be, and what its core must return."""
 
 import json
+import traceback
 from collections.abc import Iterable
 from dataclasses import asdict, is_dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -12,11 +14,12 @@ from torch import Tensor
 from fastweights.cores.core import Core, unroll_by_steps
 from fastweights.cores.inputs import state_difference
 from fastweights.cores.kind import CoreKind
-from fastweights.host import did_you_mean
+from fastweights.host import did_you_mean, one_line
 from fastweights.kernels import tensors_of
 
 _STEPS, _STREAMS = 3, 2
 _TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}  # another order of sums
+_NOT_THE_USERS = Path(__file__).parents[1], Path(torch.__file__).parent
 
 
 def kind_in(module: ModuleType, attribute: str) -> CoreKind:
@@ -81,10 +84,28 @@ def check_core(name: str, core: Any, input_size: int) -> None:
     was_training = core.training
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         core.eval()
-        problem = _problem(core)
+        try:
+            problem = _problem(core)
+        except (MemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            raise ValueError(f"{name}: {_raised(error)}") from error
         core.train(was_training)
     if problem:
         raise ValueError(f"{name} breaks the interface of cores (docs/cores.md): {problem}")
+
+
+def _raised(error: Exception) -> str:
+    """Describe an error of the core's methods in one line, with the place in the user's code."""
+    said = one_line(str(error).partition("\n")[0])
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [
+        f" ({Path(frame.filename).name}, line {frame.lineno})"
+        for frame in frames
+        if not any(map(Path(frame.filename).is_relative_to, _NOT_THE_USERS))
+    ]
+    where = places[-1] if places else ""
+    return f"initial_state(), step() or unroll() raised {type(error).__name__}: {said}{where}"
 
 
 def _problem(core: Core) -> str | None:
@@ -134,11 +155,13 @@ def _of_fresh(state: Any, where: str) -> str | None:
     """Return what is wrong with a fresh state."""
     if not isinstance(state, tuple):
         return f"{where} is a {type(state).__name__}: return a NamedTuple of tensors [B, ...]"
-    if not hasattr(state, "_fields") and any(isinstance(part, Tensor) for part in state):
+    fields = getattr(state, "_fields", None)
+    if not fields and any(isinstance(part, Tensor) for part in state):
         return f"{where} is a plain tuple of tensors: return a NamedTuple of them"
-    for part in state:
+    for i, part in enumerate(state):
+        place = f"{where}.{fields[i]}" if fields else f"{where}[{i}]"
         if not isinstance(part, Tensor):
-            if problem := _of_fresh(part, where):
+            if problem := _of_fresh(part, place):
                 return problem
         elif part.dtype != torch.get_default_dtype() or part.shape[:1] != (_STREAMS,) or part.any():
             return (

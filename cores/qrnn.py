@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -56,11 +55,10 @@ class QRNNLayer(Core):
         self.before = config.window - 1
         parts = 3 if one_of("pooling", config.pooling, POOLING) == "fo" else 4
         self.convolution = nn.Linear(config.window * input_size, parts * config.width)
-        self.register_buffer("no_recurrence", torch.zeros(config.width), persistent=False)
 
     def initial_state(self, batch_size: int) -> QRNNState:
         """Return zero inputs [B, window - 1, D] and zero cells [B, E]."""
-        zeros = self.no_recurrence.new_zeros
+        zeros = self.convolution.weight.new_zeros
         inputs = zeros(batch_size, self.before, self.input_size)
         return QRNNState(inputs, zeros(batch_size, self.output_size))
 
@@ -97,7 +95,8 @@ class QRNNLayer(Core):
         return candidate, free[0] if free else -forget, forget, output.sigmoid()
 
     def _weights(self) -> ElementwiseWeights:
-        return ElementwiseWeights(self.no_recurrence, self.no_recurrence, self.no_recurrence)
+        none = self.convolution.weight.new_zeros(self.output_size)
+        return ElementwiseWeights(none, none, none)
 
 
 class QRNN(Chain):

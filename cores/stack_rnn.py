@@ -68,7 +68,8 @@ class StackRNN(Core):
     ) -> tuple[Float[Tensor, "B E"], StackRNNState]:
         """Read the tops, update the hidden units and move the stacks."""
         check_step(self, x, state)
-        return step_once(self._step, (self._from_input(x),), state)
+        hidden, state = step_once(self._step, (self._from_input(x),), state)
+        return hidden.clone(), state  # the caller may write into y
 
     def unroll(
         self, x: Float[Tensor, "T B D"], state: StackRNNState, is_first: Bool[Tensor, "T B"]

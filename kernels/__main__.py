@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fastweights import kernels
-from fastweights.host import UserError, one_line_errors
+from fastweights.host import UserError, one_line_errors, user_input
 from fastweights.kernels import split_map
 from fastweights.kernels.feature_maps import FEATURE_MAPS, STRENGTH_MAPS
 from fastweights.kernels.machinery import cpu_build
@@ -145,11 +145,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _, unknown = parser.parse_known_args(arguments)
     if unknown:
         raise UserError(f"unrecognized arguments: {' '.join(unknown)} (there are none, see --help)")
-    try:
+    with user_input():
         kernels.requested_backend()
-    except ValueError as error:
-        print(f"{ENVIRONMENT_VARIABLE}: {error}", file=sys.stderr)
-        return 2
     print("\n".join(describe_machine()))
     good = True
     for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):

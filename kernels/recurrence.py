@@ -31,9 +31,16 @@ def tensors_of(state: State) -> list[Tensor]:
 
 
 def refilled(form: State, tensors: Iterable[Any]) -> State:
-    """Return a state structured like `form`, with its tensors replaced by `tensors`, in order."""
-    given = iter(tensors)
-    return map_state(lambda _: next(given), form)
+    """Return a state structured like `form`, with its tensors replaced by `tensors`, in order.
+
+    Raises:
+        ValueError: there are fewer or more tensors than in `form`.
+    """
+    given, wanted = list(tensors), len(tensors_of(form))
+    if len(given) != wanted:
+        raise ValueError(f"a state of {wanted} tensors cannot be filled with {len(given)}")
+    following = iter(given)
+    return map_state(lambda _: next(following), form)
 
 
 def forget(state: State, is_first: Tensor) -> State:

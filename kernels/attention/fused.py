@@ -19,7 +19,7 @@ from fastweights.kernels.attention.reference import Window, in_use
 from fastweights.kernels.chunks import keep_where, without_spoilt
 from fastweights.kernels.machinery.composed import composed
 from fastweights.kernels.machinery.dispatch import requested_backend
-from fastweights.kernels.machinery.signature import may_wait
+from fastweights.kernels.machinery.signature import in_forward_mode, may_wait
 
 
 @composed("attention")
@@ -31,7 +31,9 @@ def unroll(
     state: Window,
 ) -> tuple[Float[Tensor, "T B H V"], Window]:
     """Unroll; equals `reference.unroll`."""
-    if len(is_first) <= 1 or requested_backend() == "reference":  # faster for acting
+    # The loop is faster for acting, and PyTorch's kernel has no forward mode.
+    is_for_the_loop = len(is_first) <= 1 or in_forward_mode()
+    if is_for_the_loop or requested_backend() == "reference":
         return reference.unroll(q, k, v, is_first, state)
     size = state.keys.shape[2]
     q, k, v = (x.movedim(0, 2) for x in (q, k, v))

@@ -36,7 +36,7 @@ def composed(name: str) -> Callable[[Function], Function]:
         def call(*args: Any, **options: Any) -> tuple[Any, Any]:
             tensors, chosen = signature.flatten(args, options)
             kinds = _kinds(tensors)
-            if kinds not in good:
+            if not kinds or kinds not in good:
                 signature.check_tensors(tensors)
                 signature.check(tensors)
                 cast = signature.cast([*tensors])

@@ -41,11 +41,16 @@ class BuildError(RuntimeError):
     """This machine cannot build the kernel. The message is one line with the reason."""
 
 
+class CompilerKilledError(BuildError):
+    """A signal, such as that of Ctrl-C, ended the compiler: another attempt may succeed."""
+
+
 _saying = threading.Lock()
 _failed: dict[Path, str] = {}  # not retried for every new shape
 
 # On AMD cores, fused multiply-adds and stores slow each other down (kernels/include/lanes.h).
 SPLIT_WRITES = "-DFASTWEIGHTS_SPLIT_WRITES"
+OPENMP = "-fopenmp"
 
 
 @cache
@@ -77,6 +82,22 @@ def compiler_version(path: str) -> str:
         return _output([path, "--version"]).stdout
     except OSError as error:
         raise BuildError(f"cannot run the C++ compiler {path}: {error.strerror}") from error
+
+
+@cache
+def why_no_openmp(path: str) -> str:
+    """Return why the compiler cannot link with OpenMP, as with clang on macOS; "" if it can.
+
+    Raises:
+        BuildError: the compiler was killed, or there is no folder for temporary files.
+    """
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder, "probe.cpp")
+            source.write_text("int main() {}\n")
+            return _run([path, OPENMP, str(source), "-o", str(source.with_suffix(".out"))])
+    except OSError as error:
+        raise BuildError(f"cannot test the C++ compiler {path}: {error}") from error
 
 
 def vector_flags(capability: str | None = None) -> tuple[str, ...]:
@@ -131,11 +152,28 @@ def shared_object(
         *(f"-DFASTWEIGHTS_{name.upper()}=static" for name in unwanted),
     ]
     name = [source.parent.name, source.stem, only or "all", scalar, f"{lanes[0]}x{lanes[1]}"]
-    built = private_cache() / f"{'-'.join(name)}-{_key(source, flags)}.so"
+    with suppress(OSError):
+        return _opened(_place(name, source, [*flags, OPENMP]))
+    problem = why_no_openmp(compiler())
+    flags += [] if problem else [OPENMP]
+    loaded = _load_or_fail_again(source, flags, _place(name, source, flags))
+    if problem:
+        _say_that_kernels_use_one_thread(problem)
+    return loaded
+
+
+def _place(name: list[str], source: Path, flags: list[str]) -> Path:
+    """Return the path of a build; builds with and without OpenMP have different paths."""
+    return private_cache() / f"{'-'.join(name)}-{_key(source, flags)}.so"
+
+
+def _load_or_fail_again(source: Path, flags: list[str], built: Path) -> ctypes.CDLL:
     if built in _failed:
         raise BuildError(_failed[built])
     try:
         return _load(source, flags, built)
+    except CompilerKilledError:
+        raise
     except BuildError as error:
         _failed[built] = str(error)
         raise
@@ -150,14 +188,17 @@ def private_cache() -> Path:
 
 
 def _load(source: Path, flags: list[str], built: Path) -> ctypes.CDLL:
-    """Load the library from the cache, building it first if it is missing or damaged."""
-    _build_in_turn(source, flags, built)
-    try:
+    """Load the library from the cache, building it first if it is missing or damaged.
+
+    A full disk may have truncated the file.
+    """
+    with suppress(OSError):
         return _opened(built)
-    except OSError:  # a full disk may have truncated the file
+    with turn(built):
+        with suppress(OSError):  # another process may have built it in the meantime
+            return _opened(built)
         try:
-            built.unlink(missing_ok=True)
-            _build_in_turn(source, flags, built)
+            _build(source, flags, built)
             return _opened(built)
         except OSError as error:
             raise BuildError(f"cannot load the kernel {built}: {error}") from error
@@ -180,13 +221,6 @@ def _is_cut_short(built: Path) -> bool:
         return False
     table, size, count = *struct.unpack_from("<Q", head, 40), *struct.unpack_from("<HH", head, 58)
     return table + size * count > built.stat().st_size
-
-
-def _build_in_turn(source: Path, flags: list[str], built: Path) -> None:
-    if not built.exists():
-        with turn(built):
-            if not built.exists():
-                _build(source, flags, built)
 
 
 @contextmanager
@@ -226,11 +260,8 @@ def _build(source: Path, flags: list[str], built: Path) -> None:
     os.close(handle)
     try:
         command = [compiler(), *flags, f"-I{HEADERS}", str(source), "-o", name]
-        # Without OpenMP, as with clang on macOS, the kernel runs on one thread.
-        if without_threads := _run([*command, "-fopenmp"]):
-            if problem := _run(command):
-                raise BuildError(f"{Path(command[0]).name} failed on {source.name}: {problem}")
-            _say_that_kernels_use_one_thread(without_threads)
+        if problem := _run(command):
+            raise BuildError(f"{Path(command[0]).name} failed on {source.name}: {problem}")
         Path(name).chmod(0o755)  # other users may run an administrator's build
         Path(name).replace(built)
     finally:
@@ -243,10 +274,16 @@ def _say_that_kernels_use_one_thread(problem: str) -> None:
 
 
 def _run(command: list[str]) -> str:
-    """Run a compiler; return the first line that reports an error, or nothing on success."""
+    """Run a compiler; return the first line that reports an error, or nothing on success.
+
+    Raises:
+        CompilerKilledError: a signal ended the compiler.
+    """
     result = _output(command)
     if result.returncode == 0:
         return ""
+    if result.returncode < 0:
+        raise CompilerKilledError(f"signal {-result.returncode} ended the compiler {command[0]}")
     lines = result.stderr.splitlines() or [f"exit status {result.returncode}"]
     return next((line for line in lines if "error" in line), lines[0])
 

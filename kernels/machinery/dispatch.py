@@ -87,9 +87,16 @@ def requested_backend() -> str:
     return _forced.get() or _environment()
 
 
+# A compiled graph treats the answer as a constant: it keeps the backend that it was traced with.
+requested_backend._dynamo_marked_constant = True
+
+
 @cache
 def _environment() -> str:
-    return check_backend(os.environ.get(ENVIRONMENT_VARIABLE) or "auto")
+    try:
+        return check_backend(os.environ.get(ENVIRONMENT_VARIABLE) or "auto")
+    except ValueError as error:
+        raise ValueError(f"{ENVIRONMENT_VARIABLE}: {error}") from error
 
 
 @runtime_checkable

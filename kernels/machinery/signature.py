@@ -60,8 +60,13 @@ def is_traced() -> bool:
         or _is_tracing()
         or _dispatch_modes() > 0
         or in_functorch()
-        or forward_ad._current_level >= 0
+        or in_forward_mode()
     )
+
+
+def in_forward_mode() -> bool:
+    """Return whether forward-mode derivatives are being computed, as in `torch.func.jvp`."""
+    return forward_ad._current_level >= 0
 
 
 def is_watched(grads: Sequence[Tensor | None]) -> bool:

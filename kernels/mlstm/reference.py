@@ -35,8 +35,12 @@ def divided(
     weight: Float[Tensor, "*batch H"],
     log_scale: Float[Tensor, "*batch H"],
 ) -> Float[Tensor, "*batch H V"]:
-    """Return the memory's output divided by |s_t . q_t|, or by its lower bound exp(-m_t)."""
-    return answer / torch.maximum(weight.abs(), (-log_scale).exp()).unsqueeze(-1)
+    """Return the memory's output divided by |s_t . q_t|, or by its lower bound exp(-m_t).
+
+    In float32 the bound underflows to 0 from m_t = 104 on; an output of 0 then stays 0.
+    """
+    divisor = torch.maximum(weight.abs(), (-log_scale).exp()).unsqueeze(-1)
+    return answer / divisor.where((divisor != 0) | (answer != 0), 1)
 
 
 def step(

@@ -101,6 +101,8 @@ extern "C" __global__ void __launch_bounds__(BLOCKS * GROUP, 1)
   load_column(fresh, initial, at, N, columns.count, stage);
 #pragma unroll
   for (int n = 0; n < ENTRIES; ++n) weights[n] -= fresh[n];
+  if (T == 0)  // exact: the sum with W_0 has rounded
+    load_column(weights, at_columns(a.shift, columns), at, N, columns.count, stage);
   each_own(a.final_shift, weights, at, columns, N, stage,
            [](float& own, float entry) { own = entry; });
 }

@@ -325,6 +325,16 @@ def test_nothing_handed_in_is_written_to(name):
         assert torch.equal(tensor, copy)
 
 
+@every_core_and_variant
+@torch.no_grad()
+def test_the_caller_may_write_into_an_output(name):
+    core, x, state = build(name), inputs(), used_state(build(name))
+    for y, after in (core.step(x[0], state), core.unroll(x[:1], state, never(1))):
+        kept = map_state(torch.clone, after)
+        y.fill_(torch.nan)
+        assert_same(after, kept, 0)
+
+
 @pytest.mark.parametrize("name", [n for n in CORES if "feature_map" in CORES[n].options()])
 def test_feature_map_is_used(name):
     x = inputs()
@@ -386,13 +396,3 @@ def test_truncation_detaches_the_initial_state(name):
     y, _ = unroll_truncated(core, inputs(), state, never(), 1)
     reached = torch.autograd.grad(y.square().sum(), leaves, allow_unused=True)
     assert reached == (None,) * len(leaves)
-
-
-@every_core
-@pytest.mark.parametrize("bptt", [None, T, T + 5])
-def test_no_truncation_is_the_full_gradient(name, bptt):
-    core, x, is_first = build(name), inputs().requires_grad_(), resets()
-    state = used_state(core)
-    y, _ = unroll_truncated(core, x, state, is_first, bptt)
-    whole, _ = core.unroll(x, state, is_first)
-    assert_same(gradients(core, y.square().sum(), x), gradients(core, whole.square().sum(), x), 0)

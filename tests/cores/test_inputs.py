@@ -10,7 +10,7 @@ from torch import Tensor
 from fastweights.cores import CORES, build_core, unroll_by_steps
 from fastweights.cores.core import Core
 from fastweights.cores.inputs import check_inputs, check_step
-from fastweights.kernels import map_state, tensors_of
+from fastweights.kernels import map_state, refilled, tensors_of
 from fastweights.kernels.delta_rule import DeltaRuleState
 
 D, T, B = 6, 3, 2
@@ -77,6 +77,34 @@ def test_a_wrong_kind_of_input_or_state_is_named(name):
         message = refused(core, x, other, first)
         assert "state must be " in message and said in message
         assert message.endswith("; initial_state(2) creates a fresh state")
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+@pytest.mark.parametrize("name", CORES)
+def test_what_is_no_tensor_is_named(name):
+    core, x, first = small(name), torch.randn(T, B, D), torch.zeros(T, B, dtype=torch.bool)
+    fresh = core.initial_state(B)
+    for other, kind in ((None, "None"), ([[0.0]], "list"), (first.numpy(), "ndarray")):
+        with pytest.raises(ValueError, match=rf"must be bool of shape \[3, 2\], .* not {kind}$"):
+            core.unroll(x, fresh, other)
+        with pytest.raises(ValueError, match=rf"must be a tensor \[time, batch, 6\], not {kind}$"):
+            core.unroll(other, fresh, first)
+        with pytest.raises(ValueError, match=rf"must be a tensor \[batch, 6\], not {kind}$"):
+            core.step(other, fresh)
+
+
+@pytest.mark.parametrize("name", [name for name in CORES if not name.startswith("feedforward")])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64])
+def test_a_state_of_another_precision_is_named(name, dtype):
+    core, x, first = small(name), torch.randn(T, B, D), torch.zeros(T, B, dtype=torch.bool)
+    state = map_state(lambda tensor: tensor.to(dtype), core.initial_state(B))
+    said = rf"state.* must be float32, not {str(dtype).removeprefix('torch.')}; initial_state\(2\)"
+    for autocast in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            with pytest.raises(ValueError, match=said):
+                core.step(x[0], state)
+            with pytest.raises(ValueError, match=said):
+                core.unroll(x, state, first)
 
 
 @pytest.mark.parametrize("name", [name for name in CORES if not name.startswith("feedforward")])
@@ -156,6 +184,15 @@ def test_weights_in_half_precision_are_refused(name, dtype):
     core, x = small(name).to(dtype), torch.randn(T, B, D, dtype=dtype)
     with pytest.raises(ValueError, match=r"must be float32 or float64, .*torch\.autocast"):
         core(x)
+
+
+def test_a_state_is_refilled_with_all_of_its_tensors_and_no_others():
+    fresh = (small("lstm").initial_state(B), small("gru").initial_state(B))
+    given = [torch.randn(B, 8) for _ in range(3)]
+    assert tensors_of(refilled(fresh, iter(given))) == given
+    for wrong in (given[:2], [*given, given[0]]):
+        with pytest.raises(ValueError, match=rf"of 3 tensors cannot be filled with {len(wrong)}$"):
+            refilled(fresh, wrong)
 
 
 def all_choices(name: str):

@@ -122,7 +122,8 @@ def test_the_cache_s_variable_may_begin_with_the_home(monkeypatch):
 
 def forget() -> None:
     """Forget everything that a process looks up once."""
-    for found in (cpu_build.compiler, cpu_build.library, dispatch.say_once, direct_call.why_not):
+    of_build = cpu_build.compiler, cpu_build.library, cpu_build.why_no_openmp
+    for found in (*of_build, dispatch.say_once, direct_call.why_not):
         found.cache_clear()
     forget_calls()
 
@@ -173,48 +174,6 @@ def test_the_stem_runs_without_a_compiler_and_looks_for_it_once(monkeypatch, cap
     assert not looked
     for name in ("convolve_pool", "max_pool", "residual_unit"):
         assert f"{name} runs on PyTorch's own kernels: no C++ compiler found" in caplog.text
-
-
-@pytest.mark.compiler
-def test_a_compiler_that_fails_is_run_once(tmp_path, monkeypatch):
-    """The choice of a backend asks for the kernel again at every new shape."""
-    monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path))
-    commands: list[list[str]] = []
-    monkeypatch.setattr(cpu_build, "_run", lambda command: commands.append(command) or "an error")
-    cpu_build.library.cache_clear()
-    for _ in range(3):
-        with pytest.raises(cpu_build.BuildError, match=r"failed on cpu\.cpp: an error"):
-            cpu_build.library(SOURCE, "float", (8, 8))
-        assert len(commands) == 4  # each function, with OpenMP and without
-    cpu_build.library.cache_clear()
-
-
-@pytest.mark.compiler
-def test_a_build_without_openmp_is_said_once(tmp_path, monkeypatch, caplog):
-    monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path))
-    run = cpu_build._run
-    monkeypatch.setattr(
-        cpu_build, "_run", lambda command: "no libgomp" if "-fopenmp" in command else run(command)
-    )
-    cpu_build.library.cache_clear()
-    dispatch.say_once.cache_clear()
-    with caplog.at_level(logging.WARNING, "fastweights"):
-        for lanes in (8, 16):
-            assert cpu_build.library(SOURCE, "float", (lanes, lanes)).forward
-    cpu_build.library.cache_clear()
-    assert [record.message for record in caplog.records] == [
-        "C++ kernels run on one thread: no build with -fopenmp: no libgomp"
-    ]
-
-
-def test_options_in_cxx_are_refused_by_name(monkeypatch):
-    monkeypatch.setenv("CXX", "g++ -O2")
-    cpu_build.compiler.cache_clear()
-    with pytest.raises(
-        cpu_build.BuildError, match=r"\$CXX, which must be one program .*: g\+\+ -O2"
-    ):
-        cpu_build.compiler()
-    cpu_build.compiler.cache_clear()
 
 
 IMPORT = """
@@ -276,6 +235,39 @@ def test_a_damaged_file_is_built_again(filled, tmp_path, monkeypatch):
     cpu_build.library.cache_clear()
     assert cpu_build.library(SOURCE, "float", (8, 8)).forward
     cpu_build.library.cache_clear()
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("moment", ["_opened", "turn"])
+def test_what_another_process_has_rebuilt_is_kept(moment, filled, tmp_path, monkeypatch):
+    """It does so after this process has found the damage, or while this one waits for the lock."""
+    monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(filled, tmp_path / "cache")
+    for built in (tmp_path / "cache").glob("*.so"):
+        built.write_bytes(b"half a file")
+    original, rebuilt = getattr(cpu_build, moment), {}
+
+    def rebuild(built: Path) -> None:
+        if built not in rebuilt:
+            shutil.copy(filled / built.name, tmp_path / built.name)
+            (tmp_path / built.name).replace(built)
+            rebuilt[built] = built.stat().st_ino
+
+    def watched(built: Path):
+        if moment == "turn":
+            rebuild(built)
+        try:
+            return original(built)
+        except OSError:
+            rebuild(built)
+            raise
+
+    monkeypatch.setattr(cpu_build, moment, watched)
+    cpu_build.library.cache_clear()
+    assert cpu_build.library(SOURCE, "float", (8, 8)).forward
+    cpu_build.library.cache_clear()
+    assert rebuilt == {path: path.stat().st_ino for path in (tmp_path / "cache").glob("*.so")}
+    assert len(rebuilt) == 2
 
 
 @pytest.mark.compiler

@@ -52,13 +52,15 @@ def test_a_backend_that_does_not_exist_is_one_line(monkeypatch, capsys):
     monkeypatch.setenv(dispatch.ENVIRONMENT_VARIABLE, "gpu")
     dispatch._environment.cache_clear()
     try:
-        assert program.main([]) == 2
+        with pytest.raises(SystemExit, match="2"):
+            program.main([])
     finally:
         monkeypatch.undo()
         dispatch._environment.cache_clear()
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err.startswith("FASTWEIGHTS_BACKEND: unknown kernel backend 'gpu'; known: auto")
+    wanted = "error: FASTWEIGHTS_BACKEND: unknown kernel backend 'gpu'; known: auto"
+    assert said.err.startswith(wanted)
     assert said.err.count("\n") == 1
 
 

@@ -54,6 +54,23 @@ def test_it_equals_the_reference(name, kind, gates, time):
         torch.testing.assert_close(one.double() / scale, other / scale, atol=tolerance, rtol=0)
 
 
+@pytest.mark.parametrize(
+    "name", ["reference", "chunked", pytest.param("cpu", marks=pytest.mark.compiler)]
+)
+@pytest.mark.parametrize(("query", "log_input", "log_forget"), [(1, 0, 120), (0, 120, 0)])
+def test_a_divisor_that_underflows_is_not_zero(name, query, log_input, log_forget):
+    """In float32, exp(-120) is 0; an empty memory and a zero query still read as 0."""
+    numbers = (query, 1.0, 1.0, log_input, log_forget, 1.0, 0.0, 0.0, 0.0)
+    shapes = [tensor.shape for tensor in call(7, 0.5, torch.float32)]
+    given = [torch.full(shape, float(one)) for shape, one in zip(shapes, numbers, strict=True)]
+    rows, fresh = [tensor[:2].clone().requires_grad_() for tensor in given[:6]], given[6:]
+    with backend(name):
+        y, _ = mlstm(*rows, torch.zeros(2, B, dtype=torch.bool), MLSTMState(*fresh))
+    assert torch.equal(y[0], torch.zeros_like(y[0]))
+    for gradient in torch.autograd.grad(y[0].sum(), rows[2:]):
+        assert gradient.isfinite().all()
+
+
 def test_without_rows_the_state_is_handed_back():
     given = call(0, 0.5, torch.float32)
     y, after = mlstm(*given[:6], torch.zeros(0, B, dtype=torch.bool), MLSTMState(*given[6:]))

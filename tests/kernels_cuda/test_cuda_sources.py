@@ -41,6 +41,15 @@ def test_no_rows(shim, case):
 
 
 @EVERY_CASE
+def test_without_rows_the_state_is_bit_identical(shim, case):
+    tensors, grads = make(case, 0, BATCH, HEADS, 5, 5)
+    single = {name: tensor.float() for name, tensor in tensors.items()}
+    actual = computed(case, single, RESETS["never"](0, BATCH), [grad.float() for grad in grads])
+    for name in case.states:
+        assert torch.equal(actual[f"final {name}"], single[name]), name
+
+
+@EVERY_CASE
 def test_no_batch(shim, case):
     tensors, grads = make(case, 3, 0, HEADS, 4, 4)
     single = {name: tensor.float() for name, tensor in tensors.items()}
