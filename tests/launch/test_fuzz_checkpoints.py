@@ -141,7 +141,7 @@ def _checkpoint_values(data):
         (["step"], GONE),
         (["scheduler_state_dict", "refused_in_a_row"], -1),
     ],
-    ids=str,
+    ids=["games", "steps of a game", "a word", "none", "refused"],
 )
 def test_a_count_that_is_none_is_refused(way, value):
     content = changed(payload(), way, value)
