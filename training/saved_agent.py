@@ -194,10 +194,7 @@ def as_resumed(saved: SavedAgent, asked: RunOptions) -> RunOptions:
     if asked.init_from == run:
         asked = replace(asked, init_from=before.init_from)
     check_kept(changed_flags(before, asked))
-    try:
-        check_stays(run, before, asked)
-    except ValueError as error:
-        raise ValueError(f"{error} with --init-from {run}") from error
+    check_stays(run, before, asked, f"start a new run with --init-from {run}")
     return asked
 
 

@@ -125,11 +125,11 @@ def evaluate_model(saved: SavedModel, asked: LanguageEvaluation) -> int:
         asked.check_used(protocols)
         device = saved.model.softmax.weight.device
         precision = Precision.chosen(options.precision, device)
-    span, reached = options.trainer.span, window
-    if asked.by_position or any(protocol.full_context for protocol in protocols):
-        reached = max(window, asked.context if asked.by_position else span + 1)
-    if reached > span and saved.model.config.positions != "none":
-        print(f"note: the model was only trained on positions up to {span}")
+    reached = [window, *([asked.context] if asked.by_position else [])]
+    carries = any(protocol.full_context for protocol in protocols)
+    is_beyond = carries or max(reached) > options.trainer.span
+    if is_beyond and saved.model.config.positions != "none":
+        print(f"note: the model was only trained on positions up to {options.trainer.span}")
     for protocol in protocols:
         for split in asked.splits:
             part = text.splits[split]

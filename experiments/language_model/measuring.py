@@ -110,9 +110,8 @@ def sample(model: LanguageModel, setting: Setting, update: int, path: Path) -> s
     with setting.precision.context():
         tokens = generate(model, vocabulary.prompt("\n"), Sampling(), generator)
         text = vocabulary.text(islice(tokens, options.sample_length))
-    earlier = (
-        _before(update, path.read_text(encoding="utf-8", errors="replace")) if path.exists() else ""
-    )
+    written = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    earlier = _before(update, written)
     write_bytes(path, f"{earlier}--- update {update:,}\n{text}\n".encode(errors="replace"))
     return text
 

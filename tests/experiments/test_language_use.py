@@ -74,6 +74,7 @@ def test_more_than_the_text_has_or_another_core_is_one_line(words, says, run, ca
         (("--protocol", "full-context"), True),
         (("--stride", "4", "--by-position", "--context", "9"), True),
         (("--stride", "4", "--by-position", "--context", "8"), False),
+        (("--protocol", "full-context", "--by-position", "--context", "8"), True),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value),
 )
